@@ -1,0 +1,68 @@
+// The device's storage: a StorageImpl that knows its place in the region being recorded.
+//
+// Memory is allocated lazily: a storage made by `empty` or by a recorded op has its size but a null data pointer
+// until something runs that touches it. Whoever needs the address calls materialize() or goes through
+// Tensor.data_ptr(), whose materializer hook does the same.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Storage.h>
+#include <c10/core/StorageImpl.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace ae {
+
+inline constexpr c10::DeviceType kNeuron = c10::DeviceType::PrivateUse1;
+inline c10::Device neuron_device() {
+  return {kNeuron, 0};
+}
+
+// Why a storage holds no valid value: an op that should have written it failed, or never ran because of one that did.
+struct Fault {
+  std::string message;
+};
+
+class NeuronStorage final : public c10::StorageImpl {
+ public:
+  using c10::StorageImpl::StorageImpl;
+  ~NeuronStorage() override {
+    if (auto* owned = alias.load(std::memory_order_relaxed)) {
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim(owned);
+    }
+  }
+
+  // Set while a recorded, not yet launched op touches this storage: `epoch` is then the region's number and
+  // `slot` its index in the region. Guarded by the recorder's lock.
+  uint64_t epoch = 0;
+  uint32_t slot = 0;
+
+  // The same memory as a CPU storage that owns nothing (ops/alias.h): made on first use, by whichever thread comes
+  // first, and kept. Owned.
+  std::atomic<c10::StorageImpl*> alias{nullptr};
+
+  std::shared_ptr<const Fault> fault;
+};
+
+// nullptr where the StorageImpl is not the device's own class.
+NeuronStorage* as_neuron(c10::StorageImpl* impl);
+inline NeuronStorage* as_neuron(const c10::Storage& storage) {
+  return as_neuron(storage.unsafeGetStorageImpl());
+}
+
+// A storage of `nbytes` whose memory is allocated on first use.
+c10::intrusive_ptr<NeuronStorage> make_storage(size_t nbytes);
+
+// Makes the next Tensor.data_ptr() of the storage flush it and give it memory; lasts until materialize(). Lazy storages
+// are made armed; one whose memory exists has to be armed again when an op on it is recorded.
+void arm(NeuronStorage& storage);
+
+// Gives the storage memory if it has none yet (no flush). Throws OutOfMemoryError.
+void materialize(NeuronStorage& storage);
+
+// Registers NeuronStorage as what storages of the device are made of.
+void register_storage();
+
+} // namespace ae

@@ -1,0 +1,88 @@
+// Copies. Within the device they are ordinary records; to and from the host they happen at the call.
+#include <ATen/MemoryOverlap.h>
+#include <ATen/Operators.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/native/Resize.h>
+
+#include "ops/alias.h"
+#include "ops/direct.h"
+#include "ops/register.h"
+#include "recorder/recorder.h"
+#include "runtime/stats.h"
+
+namespace ae {
+namespace {
+
+using at::Tensor;
+
+const OpTraits& copy_traits() {
+  static const OpTraits& traits = traits_of(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
+  return traits;
+}
+
+// A finished host view of a tensor of either kind. A sparse tensor's parts are finished one by one.
+Tensor finished(const Tensor& t, FlushReason reason) {
+  if (!on_neuron(t)) {
+    return t;
+  }
+  if (t.layout() == at::kStrided && is_plain(t.unsafeGetTensorImpl())) {
+    flush_storage(t.storage().unsafeGetStorageImpl(), reason);
+  } else {
+    flush(reason);
+  }
+  return cpu_alias(t);
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+  if (self.is_same(src)) {
+    return self;
+  }
+  if (on_neuron(self) && on_neuron(src)) {
+    torch::jit::Stack stack{self, src, non_blocking};
+    record(copy_traits(), stack);
+    return self;
+  }
+  TORCH_CHECK((on_neuron(self) || self.device().is_cpu() || self.device().is_meta()) &&
+                  (on_neuron(src) || src.device().is_cpu() || src.device().is_meta()),
+              "copy_: cannot copy from ", src.device(), " to ", self.device(), ", expected cpu or neuron");
+  count_direct(copy_traits(), DirectReason::HostCopy);
+  if (self.device().is_meta()) {
+    return self;
+  }
+  bool read = on_neuron(src);
+  Tensor to = finished(self, FlushReason::HostCopy);
+  Tensor from = finished(src, read ? FlushReason::ValueRead : FlushReason::HostCopy);
+  BelowEverything below;
+  to.copy_(from, non_blocking);
+  return self;
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  Tensor to = dst;
+  copy_(to, self, non_blocking);
+  return dst;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  at::native::resize_output(dst, self.sizes());
+  return copy_from(self, dst, false);
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  static const OpTraits& traits = traits_of(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_local_scalar_dense", ""));
+  count_direct(traits, DirectReason::ReturnsValue);
+  Tensor value = finished(self, FlushReason::ValueRead);
+  BelowEverything below;
+  return at::_local_scalar_dense(value);
+}
+
+} // namespace
+
+void register_copies(torch::Library& m) {
+  m.impl("copy_", TORCH_FN(copy_));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+} // namespace ae

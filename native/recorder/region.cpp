@@ -1,0 +1,27 @@
+#include "recorder/region.h"
+
+#include "device/runtime.h"
+
+namespace ae {
+
+uint32_t Region::touch(NeuronStorage& storage) {
+  auto slot = static_cast<uint32_t>(slots.size());
+  slots.push_back({c10::intrusive_ptr<NeuronStorage>::reclaim_copy(&storage), 1, 0, false});
+  storage.epoch = epoch;
+  storage.slot = slot;
+  arm(storage);
+  return slot;
+}
+
+void Region::untouch(size_t count) {
+  while (slots.size() > count) {
+    auto& storage = *slots.back().storage;
+    storage.epoch = 0;
+    if (storage.data() != nullptr) {
+      storage.clear_materializer();
+    }
+    slots.pop_back();
+  }
+}
+
+} // namespace ae

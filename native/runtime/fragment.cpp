@@ -1,0 +1,383 @@
+#include "runtime/fragment.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "common/policy.h"
+#include "device/device.h"
+#include "device/runtime.h"
+#include "ops/alias.h"
+#include "ops/direct.h"
+#include "recorder/spec.h"
+#include "runtime/arena.h"
+#include "runtime/stats.h"
+
+namespace ae {
+namespace {
+
+constexpr uint32_t kDefaultGenerator = ~0u;
+
+bool bit(const std::vector<uint64_t>& bits, size_t i) {
+  return bits[i >> 6] >> (i & 63) & 1;
+}
+
+} // namespace
+
+Fragment::Fragment(const Node* end) : end_(end) {
+  std::vector<const Node*> path(end->depth);
+  for (const Node* n = end; n->depth > 0; n = n->parent) {
+    path[n->depth - 1] = n;
+  }
+
+  for (uint32_t at = 0; at < path.size(); ++at) {
+    const Node& node = *path[at];
+    const OpTraits& traits = *node.traits;
+    auto use = [&](uint32_t slot, SlotKind kind, size_t bytes) {
+      if (slot >= slots_.size()) {
+        slots_.resize(slot + 1);
+        slots_[slot] = {kind, bytes, at, at};
+      }
+      slots_[slot].last = at;
+    };
+    for (const auto& leaf : node.leaves) {
+      if (leaf.kind == LeafKind::Tensor) {
+        use(leaf.slot, leaf.flags & kFresh ? SlotKind::Made : SlotKind::Input, static_cast<size_t>(leaf.bytes));
+      }
+    }
+    for (const auto& output : node.outputs) {
+      if (output.defined) {
+        use(output.slot, traits.out ? SlotKind::Made : SlotKind::Returned, output.nbytes);
+      }
+    }
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    storages_.push_back(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), slots_[i].bytes, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
+  }
+
+  for (uint32_t at = 0; at < path.size(); ++at) {
+    const Node& node = *path[at];
+    const OpTraits& traits = *node.traits;
+    Step step{&node, traits.out ? *traits.out : traits.op, {}, {}, {}, {}, {}, traits.random && !traits.random_argument};
+    size_t next = 0;
+    for (size_t i = 0; i < traits.args.size(); ++i) {
+      const Leaf& leaf = node.leaves[next++];
+      switch (leaf.kind) {
+        case LeafKind::Tensor:
+          step.arguments.emplace_back(operand(leaf, node));
+          break;
+        case LeafKind::HostNumber: {
+          auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(leaf.dtype), std::nullopt, std::nullopt, std::nullopt,
+                                              std::nullopt);
+          if (leaf.flags & kWrapped) {
+            number.unsafeGetTensorImpl()->set_wrapped_number(true);
+          }
+          host_numbers_.emplace_back(leaf.at, number.mutable_data_ptr());
+          host_sizes_.push_back(static_cast<uint8_t>(number.element_size()));
+          step.arguments.emplace_back(std::move(number));
+          break;
+        }
+        case LeafKind::None:
+          step.arguments.emplace_back(traits.args[i].kind == ArgKind::Tensor && !traits.optional_tensor(i) ? c10::IValue(at::Tensor())
+                                                                                                            : c10::IValue());
+          break;
+        case LeafKind::Number:
+          step.patches.push_back({static_cast<uint16_t>(i), leaf.tag, false, leaf.at, 1});
+          step.arguments.emplace_back();
+          break;
+        case LeafKind::Numbers:
+          step.patches.push_back({static_cast<uint16_t>(i), leaf.tag, true, leaf.at, static_cast<uint32_t>(leaf.value)});
+          step.arguments.emplace_back();
+          break;
+        case LeafKind::Int:
+          step.arguments.emplace_back(leaf.tag ? c10::IValue(leaf.value != 0) : c10::IValue(leaf.value));
+          break;
+        case LeafKind::Attribute:
+          step.arguments.push_back(node.attributes[i]);
+          break;
+        case LeafKind::Generator:
+          step.generators.emplace_back(static_cast<uint16_t>(i), leaf.value ? leaf.at : kDefaultGenerator);
+          step.arguments.emplace_back();
+          break;
+        case LeafKind::List: {
+          c10::impl::GenericList list(traits.list_element(i));
+          list.reserve(static_cast<size_t>(leaf.value));
+          for (int64_t k = 0; k < leaf.value; ++k) {
+            const Leaf& element = node.leaves[next++];
+            if (element.kind == LeafKind::Tensor) {
+              list.push_back(operand(element, node));
+            } else if (element.kind == LeafKind::HostNumber) {
+              auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(element.dtype), std::nullopt, std::nullopt,
+                                                  std::nullopt, std::nullopt);
+              if (element.flags & kWrapped) {
+                number.unsafeGetTensorImpl()->set_wrapped_number(true);
+              }
+              host_numbers_.emplace_back(element.at, number.mutable_data_ptr());
+              host_sizes_.push_back(static_cast<uint8_t>(number.element_size()));
+              list.push_back(number);
+            } else {
+              list.push_back(traits.optional_tensor(i) ? c10::IValue() : c10::IValue(at::Tensor()));
+            }
+          }
+          step.arguments.emplace_back(std::move(list));
+          break;
+        }
+      }
+    }
+    for (const auto& output : node.outputs) {
+      if (traits.out) {
+        auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[output.slot]), kCpuKeys, output.dtype);
+        impl->set_sizes_and_strides(output.sizes, output.strides, output.offset);
+        step.arguments.emplace_back(at::Tensor(std::move(impl)));
+      } else {
+        step.returned.push_back({output.slot, &output});
+      }
+    }
+    steps_.push_back(std::move(step));
+  }
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].kind == SlotKind::Returned) {
+      steps_[slots_[slot].last].last_uses.push_back(slot);
+    }
+  }
+  mask_.resize((slots_.size() + 63) / 64);
+  held_.resize(slots_.size());
+}
+
+at::Tensor Fragment::operand(const Leaf& leaf, const Node& node) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[leaf.slot]), kCpuKeys,
+                                                   c10::scalarTypeToTypeMeta(static_cast<at::ScalarType>(leaf.dtype)));
+  const int64_t* words = node.words.data() + leaf.at;
+  impl->set_sizes_and_strides({words, leaf.dim}, {words + leaf.dim, leaf.dim}, leaf.value);
+  if (leaf.flags & kConj) {
+    impl->_set_conj(true);
+  }
+  if (leaf.flags & kNeg) {
+    impl->_set_neg(true);
+  }
+  if (leaf.flags & kWrapped) {
+    impl->set_wrapped_number(true);
+  }
+  return at::Tensor(std::move(impl));
+}
+
+const Variant& Fragment::variant(const Region& region) {
+  std::fill(mask_.begin(), mask_.end(), 0);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].kind != SlotKind::Input && region.slots[i].storage.use_count() > 1) {
+      mask_[i >> 6] |= uint64_t(1) << (i & 63);
+    }
+  }
+  for (auto& v : variants_) {
+    if (v->live == mask_) {
+      v->used = region.epoch;
+      return *v;
+    }
+  }
+  auto made = std::make_unique<Variant>();
+  made->live = mask_;
+  made->used = region.epoch;
+  made->arena_offset.assign(slots_.size(), -1);
+
+  // Backwards: a pure op whose results neither live on nor feed a step that runs is left out.
+  made->skipped.assign(steps_.size(), false);
+  std::vector<bool> needed(slots_.size(), false);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    needed[i] = slots_[i].kind == SlotKind::Input || bit(mask_, i);
+  }
+  for (size_t at = steps_.size(); at-- > 0;) {
+    const Node& node = *steps_[at].node;
+    if (node.traits->pure) {
+      bool wanted = false;
+      for (const auto& output : node.outputs) {
+        wanted |= output.defined && needed[output.slot];
+      }
+      if (!wanted) {
+        made->skipped[at] = true;
+        continue;
+      }
+    }
+    for (const auto& leaf : node.leaves) {
+      if (leaf.kind == LeafKind::Tensor) {
+        needed[leaf.slot] = true;
+      }
+    }
+  }
+  std::vector<ArenaRequest> requests;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].kind == SlotKind::Made && !bit(mask_, i)) {
+      requests.push_back({i, slots_[i].bytes, slots_[i].first, slots_[i].last});
+    }
+  }
+  made->arena_bytes = lay_out(requests, made->arena_offset);
+
+  if (variants_.size() >= static_cast<size_t>(policy(Policy::MaxVariants))) {
+    auto oldest = std::min_element(variants_.begin(), variants_.end(), [](auto& a, auto& b) { return a->used < b->used; });
+    variants_.erase(oldest);
+  }
+  variants_.push_back(std::move(made));
+  return *variants_.back();
+}
+
+void Fragment::take_result(const Returned& returned, const at::Tensor& result, std::vector<at::Tensor>& held) {
+  const Output& output = *returned.output;
+  if (!output.defined) {
+    return;
+  }
+  TORCH_CHECK(result.defined() && result.sizes() == output.sizes && result.dtype() == output.dtype, "returned a tensor of shape ",
+              result.defined() ? result.sizes() : c10::IntArrayRef{}, " where ", c10::IntArrayRef(output.sizes),
+              " was expected from earlier calls with the same arguments");
+  at::Tensor fitting = result;
+  if (C10_UNLIKELY(result.strides() != output.strides || result.storage_offset() != output.offset ||
+                   result.storage().nbytes() < output.nbytes)) {
+    auto block = allocate_block(output.nbytes);
+    block.unsafe_set_device(c10::Device(c10::kCPU));
+    auto storage =
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), output.nbytes, std::move(block), nullptr, false);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), kCpuKeys, output.dtype);
+    impl->set_sizes_and_strides(output.sizes, output.strides, output.offset);
+    fitting = at::Tensor(std::move(impl));
+    fitting.copy_(result);
+  }
+  void* data = const_cast<void*>(fitting.storage().data());
+  storages_[returned.slot]->set_data_ptr_noswap(c10::DataPtr(data, c10::Device(c10::kCPU)));
+  held[returned.slot] = std::move(fitting);
+}
+
+void Fragment::run(const Step& step, Region& region, std::vector<at::Tensor>& held) {
+  stack_.clear();
+  stack_.insert(stack_.end(), step.arguments.begin(), step.arguments.end());
+  for (const auto& patch : step.patches) {
+    if (!patch.list) {
+      stack_[patch.argument] = number_value(patch.tag, region.parameters[patch.parameter]);
+      continue;
+    }
+    if (step.node->traits->float_list(patch.argument)) {
+      c10::List<double> list;
+      for (uint32_t i = 0; i < patch.count; ++i) {
+        list.push_back(number_value(patch.tag, region.parameters[patch.parameter + i]).toDouble());
+      }
+      stack_[patch.argument] = std::move(list);
+    } else {
+      c10::List<c10::Scalar> list;
+      list.reserve(patch.count);
+      for (uint32_t i = 0; i < patch.count; ++i) {
+        list.push_back(number_value(patch.tag, region.parameters[patch.parameter + i]).toScalar());
+      }
+      stack_[patch.argument] = c10::IValue(std::move(list));
+    }
+  }
+  for (const auto& [argument, index] : step.generators) {
+    stack_[argument] = cpu_generator_of(index == kDefaultGenerator ? at::Generator() : region.generators[index]);
+  }
+  if (C10_UNLIKELY(step.swap_generator)) {
+    DefaultGeneratorSwap swap;
+    step.callee.redispatchBoxed(kCpuKeys, &stack_);
+  } else {
+    step.callee.redispatchBoxed(kCpuKeys, &stack_);
+  }
+  if (!step.returned.empty()) {
+    size_t next = 0;
+    for (auto& iv : stack_) {
+      if (next == step.returned.size()) {
+        break;
+      }
+      if (iv.isTensor()) {
+        take_result(step.returned[next++], iv.toTensor(), held);
+      } else if (iv.isTensorList()) {
+        for (const c10::IValue& element : iv.toListRef()) {
+          take_result(step.returned[next++], element.toTensor(), held);
+        }
+      }
+      iv = c10::IValue();
+    }
+    // The stack's references are gone: memory of results that outlive the launch moves to their storages.
+    for (const auto& returned : step.returned) {
+      if (returned.output->defined && bit(mask_, returned.slot)) {
+        auto& target = *region.slots[returned.slot].storage;
+        auto nbytes = target.nbytes();
+        c10::Storage storage = held[returned.slot].storage();
+        held[returned.slot].reset();
+        adopt_memory(storage, target);
+        target.set_nbytes(nbytes);
+      }
+    }
+  }
+  for (uint32_t slot : step.last_uses) {
+    held[slot].reset();
+  }
+}
+
+std::shared_ptr<const Fault> Fragment::launch(Region& region) {
+  NoFlushScope no_flush;
+  std::shared_ptr<const Fault> fault;
+  size_t at = 0;
+  const Variant* chosen = nullptr;
+  c10::DataPtr arena;
+  try {
+    chosen = &variant(region);
+    arena = borrow_arena(chosen->arena_bytes);
+    auto* base = static_cast<std::byte*>(arena.get());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      auto& storage = *region.slots[i].storage;
+      auto& cpu = *storages_[i];
+      if (slots_[i].kind == SlotKind::Input) {
+        cpu.set_nbytes(storage.nbytes());
+      } else if (slots_[i].kind == SlotKind::Returned) {
+        continue;
+      } else if (chosen->arena_offset[i] >= 0) {
+        cpu.set_data_ptr_noswap(c10::DataPtr(base + chosen->arena_offset[i], c10::Device(c10::kCPU)));
+        continue;
+      } else if (storage.data() == nullptr) {
+        materialize(storage);
+      }
+      cpu.set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
+    }
+    for (size_t i = 0; i < host_numbers_.size(); ++i) {
+      std::memcpy(host_numbers_[i].second, region.parameters[host_numbers_[i].first].bytes.data(), host_sizes_[i]);
+    }
+    BelowEverything below;
+    for (; at < steps_.size(); ++at) {
+      if (!chosen->skipped[at]) {
+        run(steps_[at], region, held_);
+      }
+    }
+  } catch (const std::exception& e) {
+    const char* what = e.what();
+    std::string message;
+    if (auto* error = dynamic_cast<const c10::Error*>(&e)) {
+      message = error->what_without_backtrace();
+    } else {
+      message = what;
+    }
+    const char* op = at < steps_.size() ? steps_[at].node->traits->name.c_str() : "launch";
+    fault = std::make_shared<const Fault>(Fault{std::string(op) + " failed when its recorded region ran: " + message});
+    for (; at < steps_.size(); ++at) {
+      for (const auto& leaf : steps_[at].node->leaves) {
+        if (leaf.kind == LeafKind::Tensor && leaf.flags & kWritten) {
+          region.slots[leaf.slot].storage->fault = fault;
+        }
+      }
+      for (const auto& output : steps_[at].node->outputs) {
+        if (output.defined) {
+          region.slots[output.slot].storage->fault = fault;
+        }
+      }
+    }
+  }
+  for (auto& held : held_) {
+    if (held.defined()) {
+      held.reset();
+    }
+  }
+  stack_.clear();
+  if (chosen) {
+    return_arena(std::move(arena));
+  }
+  return fault;
+}
+
+} // namespace ae
