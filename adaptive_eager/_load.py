@@ -80,7 +80,8 @@ def _open(torch: Any) -> None:
     except FileNotFoundError as error:
         raise Refused(f"its native library is not installed ({error})") from error
     except OSError as error:
-        raise Refused(f"its native library does not load with torch {torch.__version__} ({error})") from error
+        reason = str(error).split(".  Additionally")[0]  # cffi goes on about where else it looked
+        raise Refused(f"its native library does not load with torch {torch.__version__} ({reason})") from error
     lib = _native.lib
     abi = lib.ae_abi_version()
     if abi != _native.ABI_VERSION:

@@ -62,9 +62,7 @@ STORAGE_METHODS = (
     "__getitem__",
     "__setitem__",
     "_byteswap",
-    "_set_from_file",
     "_swap_data_ptr_",
-    "_write_file",
     "copy_",
     "data_ptr",
     "fill_",
@@ -94,20 +92,49 @@ def _after_finish(method: Callable[..., Any]) -> Callable[..., Any]:
     return access
 
 
-def _export_dlpack() -> None:
-    """A neuron tensor exports as kDLExtDev; to get it on the host, ask for the CPU (`device="cpu"`) or call .cpu()."""
+def _files_through_host() -> None:
+    kind: Any = torch.UntypedStorage
+    write, read = kind._write_file, kind._set_from_file
+
+    @functools.wraps(write)
+    def write_file(self: torch.UntypedStorage, *args: Any) -> None:
+        write(self.cpu() if self.device.type == NAME else self, *args)
+
+    @functools.wraps(read)
+    def set_from_file(self: torch.UntypedStorage, *args: Any) -> Any:
+        if self.device.type != NAME:
+            return read(self, *args)
+        return self.copy_(read(kind(self.nbytes()), *args))
+
+    kind._write_file, kind._set_from_file = write_file, set_from_file
+
+
+def _exchange_dlpack() -> None:
+    """A neuron tensor is kDLExtDev to others; who wants it on the host asks for device="cpu", which copies."""
     from torch.overrides import has_torch_function_unary
     from torch.utils.dlpack import DLDeviceType
 
-    original = torch.Tensor.__dlpack_device__
+    device_of, import_any = torch.Tensor.__dlpack_device__, torch.utils.dlpack.from_dlpack
 
-    @functools.wraps(original)
+    @functools.wraps(device_of)
     def dlpack_device(self: torch.Tensor) -> Any:
         if not has_torch_function_unary(self) and self.device.type == NAME:
             return (DLDeviceType.kDLExtDev, self.device.index or 0)
-        return original(self)
+        return device_of(self)
+
+    @functools.wraps(import_any)
+    def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
+        if not isinstance(ext_tensor, torch.Tensor) or ext_tensor.device.type != NAME:
+            return import_any(ext_tensor, device=device, copy=copy)
+        if ext_tensor.requires_grad or ext_tensor.is_conj():
+            raise BufferError("Can't export tensors that require gradient or have the conjugate bit set")
+        target = torch.device(device or NAME)
+        if copy is False and target.type != NAME:
+            raise ValueError(f"cannot move a DLPack tensor from {ext_tensor.device} to {target} without copying")
+        return ext_tensor.detach().to(target, copy=bool(copy))
 
     torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
+    torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack  # type: ignore[attr-defined]
 
 
 _moving = threading.local()
@@ -181,7 +208,8 @@ def _rebuild(kind: type[torch.Tensor], value: torch.Tensor, device: str, require
 PATCHES: tuple[tuple[Callable[[], None], str], ...] = (
     (_flush_before_settings, "kernels read these settings when they run, the program set them when it called"),
     (_finish_before_storage_access, "these read a storage's memory through const access, which has no hook"),
-    (_export_dlpack, "__dlpack_device__ knows PrivateUse1 only by its name before the renaming"),
+    (_files_through_host, "these wrap a device storage's memory in a storage that is not the device's own"),
+    (_exchange_dlpack, "__dlpack_device__ knows PrivateUse1 only by its first name, and a capsule loses the storage"),
     (_keep_parameters, "on PrivateUse1 Module.to replaces Parameters: ties break, optimizers keep the old ones"),
     (_send_by_value, "sending a tensor to another process shares its memory as if it were a CPU tensor's"),
 )

@@ -2,6 +2,7 @@
 #include "adaptive_eager.h"
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/policy.h"
 #include "device/device.h"
 #include "device/storage.h"
@@ -37,17 +38,6 @@ int describe_reason(const Text (&table)[N], const std::array<std::atomic<uint64_
   return 0;
 }
 
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  out += '"';
-}
-
 } // namespace
 
 extern "C" {
@@ -67,6 +57,8 @@ int ae_init(void) {
     register_views(*kernels);
     register_copies(*kernels);
     register_composites(*kernels, *autograd);
+    register_rnn(*kernels, *autograd);
+    register_hot(*kernels);
     register_recorder(*kernels);
     register_fallbacks();
     done = true;

@@ -13,6 +13,15 @@ c10::DeviceAllocator& device_allocator();
 // Raw blocks of the same allocator, for memory that no storage owns (a fragment's arena). Throws OutOfMemoryError.
 c10::DataPtr allocate_block(size_t nbytes);
 
+// While it lives, what CPU kernels of this thread allocate comes from the device's pool.
+class KernelMemoryScope {
+ public:
+  KernelMemoryScope() noexcept;
+  ~KernelMemoryScope();
+  KernelMemoryScope(const KernelMemoryScope&) = delete;
+  KernelMemoryScope& operator=(const KernelMemoryScope&) = delete;
+};
+
 // While one lives on this thread, an allocation that fails throws without launching pending work first: for code that
 // holds the recorder's lock or is launching.
 struct NoFlushScope {

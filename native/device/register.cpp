@@ -6,6 +6,7 @@ namespace ae {
 
 void register_device() {
   register_allocator();
+  register_kernel_memory();
   register_storage();
   register_host_allocator();
   register_guard();

@@ -16,6 +16,7 @@ void register_guard();
 void register_hooks();
 void register_generator();
 void register_autocast();
+void register_kernel_memory();
 
 // Whether an address lies in memory that the device's allocator, or the pinned one, got from the system.
 bool is_device_pointer(const void* pointer);

@@ -11,7 +11,8 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
+
+#include "runtime/fault.h"
 
 namespace ae {
 
@@ -19,11 +20,6 @@ inline constexpr c10::DeviceType kNeuron = c10::DeviceType::PrivateUse1;
 inline c10::Device neuron_device() {
   return {kNeuron, 0};
 }
-
-// Why a storage holds no valid value: an op that should have written it failed, or never ran because of one that did.
-struct Fault {
-  std::string message;
-};
 
 class NeuronStorage final : public c10::StorageImpl {
  public:

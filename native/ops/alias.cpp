@@ -78,7 +78,7 @@ at::Tensor cpu_alias(const at::Tensor& tensor) {
   auto* storage = as_neuron(impl->storage());
   TORCH_CHECK(storage != nullptr, "neuron: the tensor's storage was not made by the device");
   if (C10_UNLIKELY(storage->fault != nullptr)) {
-    throw c10::Error({__func__, __FILE__, 0}, storage->fault->message);
+    storage->fault->raise();
   }
   if (C10_UNLIKELY(storage->data() == nullptr)) {
     materialize(*storage);

@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 
 #include "ops/alias.h"
+#include "ops/borrowed.h"
 #include "ops/direct.h"
 #include "ops/register.h"
 #include "recorder/recorder.h"
@@ -38,8 +39,12 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     return self;
   }
   if (on_neuron(self) && on_neuron(src)) {
-    torch::jit::Stack stack{self, src, non_blocking};
-    record(copy_traits(), stack);
+    Borrowed<3> args;
+    args.tensor(self);
+    args.tensor(src);
+    args.value(non_blocking);
+    Results results;
+    record(copy_traits(), args.data(), results);
     return self;
   }
   TORCH_CHECK((on_neuron(self) || self.device().is_cpu() || self.device().is_meta()) &&

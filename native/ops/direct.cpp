@@ -69,7 +69,7 @@ at::Tensor aliased(const at::Tensor& tensor, bool written, Pairs& pairs) {
               " in method ", traits.name, ")");
 }
 
-void check_devices(const OpTraits& traits, const Stack& stack, size_t base, bool any_neuron) {
+void check_devices(const OpTraits& traits, const c10::IValue* args, bool any_neuron) {
   if (!any_neuron || traits.host_operands || !traits.aten) {
     return;
   }
@@ -79,7 +79,7 @@ void check_devices(const OpTraits& traits, const Stack& stack, size_t base, bool
     }
   };
   for (size_t i = 0; i < traits.args.size(); ++i) {
-    const auto& iv = stack[base + i];
+    const auto& iv = args[i];
     if (iv.isTensor()) {
       check(iv.toTensor(), i);
     } else if (traits.args[i].kind == ArgKind::TensorList && iv.isList()) {
@@ -92,14 +92,13 @@ void check_devices(const OpTraits& traits, const Stack& stack, size_t base, bool
   }
 }
 
-c10::IValue cpu_argument(const ArgTraits& arg, c10::IValue& iv, Pairs& pairs, bool random) {
+c10::IValue cpu_argument(const ArgTraits& arg, const c10::IValue& iv, Pairs& pairs, bool random) {
   if (iv.isTensor()) {
     return aliased(iv.toTensor(), arg.written, pairs);
   }
   if (arg.kind == ArgKind::TensorList && iv.isList()) {
-    auto list = iv.toList();
-    c10::impl::GenericList copy(list.elementType());
-    copy.reserve(list.size());
+    c10::impl::GenericList copy(iv.toList().elementType());
+    copy.reserve(iv.toListRef().size());
     for (const c10::IValue& element : iv.toListRef()) {
       copy.push_back(element.isTensor() ? c10::IValue(aliased(element.toTensor(), arg.written, pairs)) : element);
     }
@@ -112,9 +111,7 @@ c10::IValue cpu_argument(const ArgTraits& arg, c10::IValue& iv, Pairs& pairs, bo
     if (iv.isNone() || !iv.toGenerator().defined()) {
       return c10::IValue(cpu_generator_of({}));
     }
-    if (iv.toGenerator().device().is_privateuseone()) {
-      return c10::IValue(cpu_generator_of(iv.toGenerator()));
-    }
+    return c10::IValue(cpu_generator_of(iv.toGenerator()));
   }
   return iv;
 }
@@ -141,18 +138,18 @@ c10::IValue neuron_return(const c10::IValue& iv, const Pairs& pairs) {
 
 } // namespace
 
-void run_direct(const OpTraits& traits, Stack& stack, size_t base) {
+void run_direct(const OpTraits& traits, const c10::IValue* args, Results& results) {
   Pairs pairs;
   size_t count = traits.args.size();
   Stack inner;
   inner.reserve(count + 2);
   bool device_argument = false;
   for (size_t i = 0; i < count; ++i) {
-    c10::IValue& iv = stack[base + i];
+    const c10::IValue& iv = args[i];
     device_argument |= traits.args[i].kind == ArgKind::Device && iv.isDevice() && iv.toDevice().is_privateuseone();
     inner.push_back(cpu_argument(traits.args[i], iv, pairs, traits.random));
   }
-  check_devices(traits, stack, base, !pairs.empty() || device_argument);
+  check_devices(traits, args, !pairs.empty() || device_argument);
   {
     BelowEverything below;
     std::optional<DefaultGeneratorSwap> swap;
@@ -176,15 +173,9 @@ void run_direct(const OpTraits& traits, Stack& stack, size_t base) {
   }
   for (size_t i = 0; i < inner.size(); ++i) {
     const auto& ret = traits.returns[i];
-    if (ret.kind == ReturnKind::Argument && stack[base + ret.argument].isTensor()) {
-      inner[i] = stack[base + ret.argument];
-    } else {
-      inner[i] = neuron_return(inner[i], pairs);
+    if (ret.kind != ReturnKind::Argument || !args[ret.argument].isTensor()) {
+      results.push_back(neuron_return(inner[i], pairs));
     }
-  }
-  stack.resize(base);
-  for (auto& iv : inner) {
-    stack.push_back(std::move(iv));
   }
 }
 

@@ -4,15 +4,16 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/stack.h>
 
+#include "device/device.h"
 #include "ops/traits.h"
+#include "recorder/recorder.h"
 
 namespace ae {
 
-// Runs the op on the CPU kernels. `stack` holds the arguments and receives the results. Nothing pending may touch
-// the arguments. `base` is the index of the first argument.
-void run_direct(const OpTraits& traits, torch::jit::Stack& stack, size_t base);
+// Runs the op on the CPU kernels. Nothing pending may touch the arguments. Appends to `results` as record() does.
+void run_direct(const OpTraits& traits, const c10::IValue* args, Results& results);
 
-// Dispatch state for running CPU kernels from anywhere: below autograd, autocast, modes and transforms.
+// For running CPU kernels from anywhere: below autograd, autocast, modes and transforms, on the device's memory.
 class BelowEverything {
  public:
   BelowEverything();
@@ -20,6 +21,7 @@ class BelowEverything {
 
  private:
   c10::impl::LocalDispatchKeySet saved_;
+  KernelMemoryScope memory_;
 };
 
 // Runs ops that draw from CPU's default generator on the device's instead, for ops without a generator argument.

@@ -21,7 +21,9 @@ using Opt = std::optional<T>;
 
 void check_options(Opt<at::Layout> layout, Opt<at::Device> device, Opt<bool> pin_memory) {
   TORCH_CHECK(!device.has_value() || device->is_privateuseone(), "empty: expected a neuron device, got ", *device);
-  TORCH_CHECK(!device.has_value() || device->index() <= 0, "empty: no device ", *device, ", there is neuron:0 only");
+  if (device.has_value() && device->has_index()) {
+    check_device_index(device->index());
+  }
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "empty: layout ", *layout, " is not supported here, expected strided");
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }

@@ -12,13 +12,13 @@ struct Recording final : c10::OperatorKernel {
   explicit Recording(const OpTraits& t) : traits(t) {}
   const OpTraits& traits;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    record(traits, *stack);
+    record_boxed(traits, *stack);
   }
 };
 
 // For ops registered later or elsewhere: custom ops, sparse tensors.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  record(traits_of(op), *stack);
+  record_boxed(traits_of(op), *stack);
 }
 
 } // namespace

@@ -20,8 +20,8 @@ const std::vector<Exception>& op_exceptions() {
 const char* rule_name(Rule rule) {
   static constexpr const char* names[] = {
       "side_effect", "dynamic_shape", "fails_on_values", "index_in_range", "index_lists", "target_in_range", "integer_divisor",
-      "undeclared_write", "numbers_are_key", "whole", "host_operands", "bounded_by_start_end", "bounded_by_dim"};
-  static_assert(std::size(names) == static_cast<size_t>(Rule::BoundedByDim) + 1);
+      "undeclared_write", "numbers_are_key", "whole", "host_operands", "bounded_by_start_end", "bounded_by_dim", "bounded_by_input"};
+  static_assert(std::size(names) == static_cast<size_t>(Rule::BoundedByInput) + 1);
   return names[static_cast<size_t>(rule)];
 }
 
@@ -250,6 +250,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
         break;
       case Rule::BoundedByStartEnd:
       case Rule::BoundedByDim:
+      case Rule::BoundedByInput:
         bounds = row.rule;
         bounds_argument = static_cast<uint8_t>(row.argument);
         break;
@@ -258,7 +259,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
         break;
     }
   }
-  if (has_tag(op, at::Tag::dynamic_output_shape)) {
+  if (has_tag(op, at::Tag::dynamic_output_shape) && check != Rule::IndexLists) { // there only masks are dynamic
     direct = DirectReason::DynamicShape;
   } else if (has_tag(op, at::Tag::data_dependent_output) && !direct) {
     direct = DirectReason::ReturnsValue;
@@ -278,7 +279,9 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
     writes |= arg.written;
   }
   pure = !writes && !random;
-  if (!direct) {
+  // Structured ops only: there both overloads are one kernel. Others may differ (native_batch_norm.out leaves results
+  // unwritten for some strides).
+  if (!direct && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
     out = find_out(op);
   }
 }

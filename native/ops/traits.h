@@ -27,6 +27,7 @@ enum class Rule : uint8_t {
   HostOperands, // CPU tensors of any size are welcome
   BoundedByStartEnd, // the result's values lie in [start, end)
   BoundedByDim, // the result's values are indices along a dimension
+  BoundedByInput, // the result's values are among those of an argument
 };
 
 enum class ArgKind : uint8_t { Tensor, TensorList, Scalar, ScalarList, Float, Generator, Device, Attribute };

@@ -91,6 +91,7 @@ struct Node {
   bool ranged = false; // numbers have to lie in it
   bool bounded = false; // output 0 is known to lie in [bound_low, bound_high]
   int64_t bound_low = 0, bound_high = 0;
+  bool bounded_by_input = false; // output 0, or the written tensor, holds values of an argument only
   std::unique_ptr<Fragment> fragment; // of the region that ends here
   std::array<uint64_t, static_cast<size_t>(FlushReason::Count)> ends{};
 

@@ -3,8 +3,8 @@
 // A call travels like this. Ops that cannot be recorded run directly, after what they depend on. Others are compared
 // with the node that the trie predicts (match): the same op, the same metadata, the same data flow between slots;
 // numbers are noted as parameters. On a match, outputs are made from the node (emit) and nothing ran. On a mismatch the
-// call is described in full, and its node is looked up or, if the op's outputs are known for such arguments, made
-// (record_slow). Else the op runs at once and its outputs' metadata is learned (run_now).
+// call is described in full (describe), and its node is looked up or, if the op's outputs are known for such arguments,
+// made. Else the op runs at once and its outputs' metadata is learned (leave).
 //
 // One lock guards all of this: it makes the order of calls of different threads the program order. Kernels of a
 // region run under it; whoever waits for it gives the GIL up first, so that kernels and storages that need the GIL
@@ -23,6 +23,9 @@
 #include "device/device.h"
 #include "ops/alias.h"
 #include "ops/direct.h"
+#include "recorder/explain.h"
+#include "recorder/learning.h"
+#include "recorder/match.h"
 #include "recorder/trie.h"
 #include "recorder/value_check.h"
 #include "runtime/fragment.h"
@@ -53,7 +56,7 @@ class Recorder {
     region_.parameters.reserve(256);
   }
 
-  void record(const OpTraits& traits, Stack& stack);
+  void record(const OpTraits& traits, const c10::IValue* args, Results& results);
   std::shared_ptr<const Fault> launch(FlushReason reason, std::vector<Slot>& garbage);
   void flush(FlushReason reason, bool raise);
   void flush_if(FlushReason reason, bool raise, bool (*wanted)(const Region&, const void*), const void* argument);
@@ -68,16 +71,10 @@ class Recorder {
  private:
   friend class Session;
 
-  bool match(const Node& node, const Stack& stack, size_t base);
-  bool match_tensor(const c10::TensorImpl* impl, const Leaf& leaf, const Node& node);
-  bool match_host(const c10::TensorImpl* impl, const Leaf& leaf);
-  bool match_argument(const c10::IValue& iv, const Leaf*& leaf, const Node& node, const OpTraits& traits);
-  void emit(Node& node, Stack& stack, size_t base, std::vector<Slot>& garbage);
-  void leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, Stack& stack, size_t base, DirectReason reason,
-             std::vector<Slot>& garbage, bool learn);
-  bool depends(const OpTraits& traits, const Stack& stack, size_t base) const;
-  void learn(const OpTraits& traits, const Stack& stack, size_t base, const Stack& arguments,
-             const std::vector<std::vector<int64_t>>& before);
+  void emit(Node& node, const c10::IValue* args, Results& results, std::vector<Slot>& garbage);
+  void leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results, DirectReason reason,
+             std::vector<Slot>& garbage, bool first);
+  bool depends(const OpTraits& traits, const c10::IValue* args) const;
 
   std::mutex mutex_;
   Region region_;
@@ -122,128 +119,15 @@ class Session {
   std::unique_lock<std::mutex> lock_;
 };
 
-bool Recorder::match_tensor(const c10::TensorImpl* impl, const Leaf& leaf, const Node& node) {
-  if (!on_neuron(impl) || impl->dim() != leaf.dim || impl->storage_offset() != leaf.value ||
-      static_cast<uint16_t>(c10::typeMetaToScalarType(impl->dtype())) != leaf.dtype || !is_plain(impl)) {
-    return false;
-  }
-  const int64_t* words = node.words.data() + leaf.at;
-  size_t bytes = size_t(leaf.dim) * sizeof(int64_t);
-  if (std::memcmp(impl->sizes().data(), words, bytes) != 0 || std::memcmp(impl->strides().data(), words + leaf.dim, bytes) != 0) {
-    return false;
-  }
-  uint8_t flags = (impl->is_conj() ? kConj : 0) | (impl->is_neg() ? kNeg : 0) | (impl->is_wrapped_number() ? kWrapped : 0);
-  if (flags != (leaf.flags & (kConj | kNeg | kWrapped))) {
-    return false;
-  }
-  auto* storage = as_neuron(impl->storage().unsafeGetStorageImpl());
-  if (storage == nullptr) {
-    return false;
-  }
-  if (storage->epoch == region_.epoch) {
-    return storage->slot == leaf.slot && (!(leaf.flags & kFirstTouch));
-  }
-  if (!(leaf.flags & kFirstTouch) || storage->fault != nullptr) {
-    return false;
-  }
-  bool fresh = storage->data() == nullptr && storage->nbytes() > 0;
-  if (fresh != ((leaf.flags & kFresh) != 0) || (fresh && static_cast<int64_t>(storage->nbytes()) != leaf.bytes)) {
-    return false;
-  }
-  return region_.touch(*storage) == leaf.slot;
-}
-
-bool Recorder::match_host(const c10::TensorImpl* impl, const Leaf& leaf) {
-  if (impl->dim() != 0 || !impl->device().is_cpu() || static_cast<uint16_t>(c10::typeMetaToScalarType(impl->dtype())) != leaf.dtype ||
-      impl->is_wrapped_number() != ((leaf.flags & kWrapped) != 0) || !is_plain(impl) || impl->is_conj() || impl->is_neg() ||
-      impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
-    return false;
-  }
-  std::memcpy(region_.parameters[leaf.at].bytes.data(), impl->data(), impl->dtype().itemsize());
-  return true;
-}
-
-bool Recorder::match_argument(const c10::IValue& iv, const Leaf*& leaf, const Node& node, const OpTraits& traits) {
-  const Leaf& l = *leaf++;
-  switch (l.kind) {
-    case LeafKind::Tensor:
-      return iv.isTensor() && iv.unsafeToTensorImpl() != c10::UndefinedTensorImpl::singleton() &&
-          match_tensor(iv.unsafeToTensorImpl(), l, node);
-    case LeafKind::HostNumber:
-      return iv.isTensor() && iv.unsafeToTensorImpl() != c10::UndefinedTensorImpl::singleton() &&
-          match_host(iv.unsafeToTensorImpl(), l);
-    case LeafKind::None:
-      return iv.isNone() || (iv.isTensor() && !iv.toTensor().defined());
-    case LeafKind::Number: {
-      uint8_t tag;
-      auto& parameter = region_.parameters[l.at];
-      return number_of(iv, tag, parameter) && tag == l.tag && in_range(tag, parameter, node.low, node.high);
-    }
-    case LeafKind::Int:
-      return l.tag ? iv.isBool() && iv.toBool() == (l.value != 0) : iv.isInt() && iv.toInt() == l.value;
-    case LeafKind::Attribute: {
-      const int64_t* words = node.words.data() + l.at;
-      return same_attribute(iv, words);
-    }
-    case LeafKind::Generator:
-      if (iv.isGenerator() && iv.toGenerator().defined()) {
-        if (l.value == 0 || !iv.toGenerator().device().is_privateuseone()) {
-          return false;
-        }
-        region_.generators.push_back(iv.toGenerator());
-        return region_.generators.size() == l.at + 1;
-      }
-      return l.value == 0;
-    case LeafKind::Numbers: {
-      if (!iv.isList() || static_cast<int64_t>(iv.toListRef().size()) != l.value) {
-        return false;
-      }
-      uint32_t at = l.at;
-      for (const c10::IValue& element : iv.toListRef()) {
-        uint8_t tag;
-        auto& parameter = region_.parameters[at++];
-        if (!number_of(element, tag, parameter) || tag != l.tag || !in_range(tag, parameter, node.low, node.high)) {
-          return false;
-        }
-      }
-      return true;
-    }
-    case LeafKind::List: {
-      if (!iv.isList() || static_cast<int64_t>(iv.toListRef().size()) != l.value) {
-        return false;
-      }
-      for (const c10::IValue& element : iv.toListRef()) {
-        if (!match_argument(element, leaf, node, traits)) {
-          return false;
-        }
-      }
-      return true;
-    }
-  }
-  return false;
-}
-
-bool Recorder::match(const Node& node, const Stack& stack, size_t base) {
-  size_t slots = region_.slots.size();
-  size_t parameters = region_.parameters.size();
-  size_t generators = region_.generators.size();
-  region_.parameters.resize(node.parameters_after);
-  const Leaf* leaf = node.leaves.data();
-  const OpTraits& traits = *node.traits;
-  for (size_t i = 0, n = traits.args.size(); i < n; ++i) {
-    if (!match_argument(stack[base + i], leaf, node, traits)) {
-      region_.untouch(slots);
-      region_.parameters.resize(parameters);
-      region_.generators.resize(generators);
-      return false;
-    }
-  }
-  return true;
-}
-
 // The call is `node`: its results are made without running anything.
-void Recorder::emit(Node& node, Stack& stack, size_t base, std::vector<Slot>& garbage) {
+void Recorder::emit(Node& node, const c10::IValue* args, Results& results, std::vector<Slot>& garbage) {
   const OpTraits& traits = *node.traits;
+  std::optional<Bounds> bounds;
+  if (C10_UNLIKELY(node.bounded_by_input)) {
+    bounds = known_bounds(args[traits.bounds_argument], region_);
+  } else if (C10_UNLIKELY(node.bounded)) {
+    bounds = Bounds{node.bound_low, node.bound_high};
+  }
   for (uint32_t slot : node.written) {
     auto& s = region_.slots[slot];
     s.written = true;
@@ -268,35 +152,22 @@ void Recorder::emit(Node& node, Stack& stack, size_t base, std::vector<Slot>& ga
     return at::Tensor(std::move(impl));
   };
 
-  size_t count = traits.returns.size();
-  if (C10_LIKELY(count == 1 && traits.returns[0].kind == ReturnKind::Fresh)) {
-    auto result = make(node.outputs[0]);
-    if (C10_UNLIKELY(node.bounded)) {
-      region_.slots.back().low = node.bound_low;
-      region_.slots.back().high = node.bound_high;
-    }
-    torch::jit::drop(stack, traits.args.size());
-    stack.emplace_back(std::move(result));
-  } else {
-    c10::SmallVector<c10::IValue, 4> results;
-    size_t next = 0, list = 0;
-    for (const auto& ret : traits.returns) {
-      if (ret.kind == ReturnKind::Argument) {
-        results.emplace_back(stack[base + ret.argument]);
-      } else if (ret.kind == ReturnKind::Fresh) {
-        results.emplace_back(make(node.outputs[next++]));
-      } else {
-        c10::List<at::Tensor> tensors;
-        for (uint32_t i = 0, n = node.list_lengths[list++]; i < n; ++i) {
-          tensors.push_back(make(node.outputs[next++]));
-        }
-        results.emplace_back(std::move(tensors));
+  size_t next = 0, list = 0;
+  for (const auto& ret : traits.returns) {
+    if (C10_LIKELY(ret.kind == ReturnKind::Fresh)) {
+      results.emplace_back(make(node.outputs[next++]));
+    } else if (ret.kind == ReturnKind::FreshList) {
+      c10::List<at::Tensor> tensors;
+      for (uint32_t i = 0, n = node.list_lengths[list++]; i < n; ++i) {
+        tensors.push_back(make(node.outputs[next++]));
       }
+      results.emplace_back(std::move(tensors));
     }
-    torch::jit::drop(stack, traits.args.size());
-    for (auto& result : results) {
-      stack.emplace_back(std::move(result));
-    }
+  }
+  if (C10_UNLIKELY(bounds.has_value())) {
+    auto& slot = region_.slots[node.outputs.empty() ? node.written[0] : node.outputs[0].slot];
+    slot.low = bounds->low;
+    slot.high = bounds->high;
   }
 
   node.used = region_.epoch;
@@ -308,12 +179,12 @@ void Recorder::emit(Node& node, Stack& stack, size_t base, std::vector<Slot>& ga
   pending.store(region_.ops, std::memory_order_relaxed);
   rolling_ = (rolling_ << 8) + node.content;
   auto ops = static_cast<int64_t>(region_.ops);
-  if (C10_UNLIKELY(ops >= policy(Policy::MinRegionOps))) {
+  if (C10_UNLIKELY(ops >= policy(Policy::MaxRegionOps))) {
+    launch(FlushReason::OpLimit, garbage);
+  } else if (C10_UNLIKELY(ops >= policy(Policy::MinRegionOps))) {
     // The place where this region started is where a loop closes; any other boundary is found by content.
     if (rolling_ == rolling_start_ || rolling_ >> (64 - policy(Policy::BoundaryBits)) == 0) {
       launch(FlushReason::Boundary, garbage);
-    } else if (ops >= policy(Policy::MaxRegionOps)) {
-      launch(FlushReason::OpLimit, garbage);
     }
   }
   if (C10_UNLIKELY(region_.bytes > static_cast<uint64_t>(policy(Policy::MaxPendingBytes)))) {
@@ -378,7 +249,7 @@ std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Sl
   return fault;
 }
 
-bool Recorder::depends(const OpTraits& traits, const Stack& stack, size_t base) const {
+bool Recorder::depends(const OpTraits& traits, const c10::IValue* args) const {
   if (region_.ops == 0) {
     return false;
   }
@@ -396,7 +267,7 @@ bool Recorder::depends(const OpTraits& traits, const Stack& stack, size_t base) 
     return storage != nullptr && region_.touches(*storage);
   };
   for (size_t i = 0; i < traits.args.size(); ++i) {
-    const auto& iv = stack[base + i];
+    const auto& iv = args[i];
     if (iv.isTensor()) {
       if (touched(iv.toTensor())) {
         return true;
@@ -427,181 +298,78 @@ FlushReason flush_reason_for(DirectReason reason) {
   }
 }
 
-// The sizes, strides and offset of the tensors that an op writes, to see whether it changed them.
-std::vector<std::vector<int64_t>> geometry(const OpTraits& traits, const Stack& stack, size_t base) {
-  std::vector<std::vector<int64_t>> all;
-  if (!traits.writes) {
-    return all;
-  }
-  auto note = [&](const c10::IValue& iv) {
-    if (!iv.isTensor() || !iv.toTensor().defined() || iv.toTensor().layout() != at::kStrided) {
-      return;
-    }
-    const auto& t = iv.toTensor();
-    std::vector<int64_t> g(t.sizes().begin(), t.sizes().end());
-    g.insert(g.end(), t.strides().begin(), t.strides().end());
-    g.push_back(t.storage_offset());
-    all.push_back(std::move(g));
-  };
-  for (size_t i = 0; i < traits.args.size(); ++i) {
-    if (!traits.args[i].written) {
-      continue;
-    }
-    const auto& iv = stack[base + i];
-    if (iv.isTensor()) {
-      note(iv);
-    } else if (iv.isList()) {
-      for (const c10::IValue& element : iv.toListRef()) {
-        note(element);
-      }
-    }
-  }
-  return all;
-}
-
 // Runs the op by itself, without the lock, after what it depends on.
-void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, Stack& stack, size_t base, DirectReason reason,
-                     std::vector<Slot>& garbage, bool learning) {
-  if (depends(traits, stack, base)) {
+void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results, DirectReason reason,
+                     std::vector<Slot>& garbage, bool first) {
+  if (depends(traits, args)) {
     launch(flush_reason_for(reason), garbage);
   }
+  std::optional<Learning> learning;
   uint64_t content = spec_.content;
-  std::vector<int64_t> key;
-  Stack arguments;
-  std::vector<std::vector<int64_t>> before;
-  if (learning) {
-    key = spec_.metadata;
-    arguments.assign(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
-    before = geometry(traits, stack, base);
+  if (first) {
+    learning.emplace(traits, spec_.metadata, args);
   }
   inside = false;
   lock.unlock();
   garbage.clear();
   count_direct(traits, reason);
-  run_direct(traits, stack, base);
-  if (!learning) {
+  run_direct(traits, args, results);
+  if (!first) {
     return;
   }
 
-  Learned learned;
-  learned.traits = &traits;
-  learned.metadata = std::move(key);
-  std::vector<c10::StorageImpl*> known;
-  for (const auto& iv : arguments) {
-    auto add = [&](const c10::IValue& v) {
-      if (v.isTensor() && v.toTensor().defined() && v.toTensor().has_storage()) {
-        known.push_back(v.toTensor().storage().unsafeGetStorageImpl());
-      }
-    };
-    if (iv.isTensor()) {
-      add(iv);
-    } else if (iv.isList()) {
-      for (const c10::IValue& element : iv.toListRef()) {
-        add(element);
-      }
-    }
-  }
-  auto note = [&](const at::Tensor& t) {
-    Output output;
-    output.defined = t.defined();
-    if (t.defined()) {
-      auto* impl = t.unsafeGetTensorImpl();
-      if (!on_neuron(t) || !is_plain(impl) || impl->is_conj() || impl->is_neg() || impl->is_wrapped_number() ||
-          as_neuron(impl->storage()) == nullptr) {
-        learned.direct = DirectReason::TensorKind;
-        return;
-      }
-      auto* storage = impl->storage().unsafeGetStorageImpl();
-      if (std::find(known.begin(), known.end(), storage) != known.end()) {
-        learned.direct = DirectReason::ReturnsAlias;
-        return;
-      }
-      known.push_back(storage);
-      output.dtype = impl->dtype();
-      output.sizes.assign(impl->sizes().begin(), impl->sizes().end());
-      output.strides.assign(impl->strides().begin(), impl->strides().end());
-      output.offset = impl->storage_offset();
-      output.nbytes = storage->nbytes();
-      output.contiguous = impl->is_contiguous() && output.offset == 0;
-      if (output.contiguous) { // exact strides, also where a dimension has one element or none
-        auto fresh = c10::make_intrusive<c10::TensorImpl>(c10::Storage(make_storage(0)), kNeuronKeys, output.dtype);
-        fresh->set_sizes_contiguous(output.sizes);
-        output.contiguous = fresh->strides() == impl->strides();
-      }
-    }
-    learned.outputs.push_back(std::move(output));
-  };
-  for (size_t i = 0; i < traits.returns.size(); ++i) {
-    const auto& iv = stack[base + i];
-    switch (traits.returns[i].kind) {
-      case ReturnKind::Fresh:
-        note(iv.toTensor());
-        break;
-      case ReturnKind::FreshList:
-        learned.list_lengths.push_back(static_cast<uint32_t>(iv.toListRef().size()));
-        for (const c10::IValue& element : iv.toListRef()) {
-          note(element.toTensor());
-        }
-        break;
-      default:
-        break;
-    }
-  }
-  if (!learned.direct && traits.writes && geometry(traits, arguments, 0) != before) {
-    learned.direct = DirectReason::Resize;
-  }
+  auto learned = learning->finish(args, results);
   Session session;
   learned.used = region_.epoch;
   metadata_.insert(content, std::move(learned));
 }
 
-void Recorder::record(const OpTraits& traits, Stack& stack) {
-  size_t base = stack.size() - traits.args.size();
+void Recorder::record(const OpTraits& traits, const c10::IValue* args, Results& results) {
   Session session;
   if (C10_UNLIKELY(traits.direct.has_value())) {
-    return leave(session.lock(), traits, stack, base, *traits.direct, session.garbage, false);
+    return leave(session.lock(), traits, args, results, *traits.direct, session.garbage, false);
   }
   if (C10_UNLIKELY(traits.check.has_value())) {
-    switch (check_values(traits, stack, base, region_)) {
+    switch (check_values(traits, args, region_)) {
       case Verdict::Good:
         break;
       case Verdict::Bad:
-        return leave(session.lock(), traits, stack, base, DirectReason::BadValue, session.garbage, false);
+        return leave(session.lock(), traits, args, results, DirectReason::BadValue, session.garbage, false);
       case Verdict::Unknown:
-        return leave(session.lock(), traits, stack, base, DirectReason::UncheckedIndex, session.garbage, false);
+        return leave(session.lock(), traits, args, results, DirectReason::UncheckedIndex, session.garbage, false);
       case Verdict::DynamicShape:
-        return leave(session.lock(), traits, stack, base, DirectReason::DynamicShape, session.garbage, false);
+        return leave(session.lock(), traits, args, results, DirectReason::DynamicShape, session.garbage, false);
     }
   }
   bool sampled = C10_UNLIKELY((++sample_ & 63) == 0);
   uint64_t start = sampled ? now_ns() : 0;
   Node* predicted = region_.cursor->next;
-  if (C10_LIKELY(predicted != nullptr && predicted->traits == &traits && match(*predicted, stack, base))) {
+  if (C10_LIKELY(predicted != nullptr && predicted->traits == &traits && match(*predicted, args, region_))) {
     if (sampled) {
       bump(counters.record_ns, (now_ns() - start) * 64);
     }
-    return emit(*predicted, stack, base, session.garbage);
+    return emit(*predicted, args, results, session.garbage);
   }
 
-  describe(traits, stack, base, region_, spec_);
+  describe(traits, args, region_, spec_);
   if (spec_.direct) {
-    return leave(session.lock(), traits, stack, base, *spec_.direct, session.garbage, false);
+    return leave(session.lock(), traits, args, results, *spec_.direct, session.garbage, false);
   }
   Node& parent = *region_.cursor;
   Node* node = trie_.find(parent, traits, spec_);
   if (node == nullptr) {
     Learned* learned = metadata_.find(traits, spec_, region_.epoch);
     if (learned == nullptr) {
-      return leave(session.lock(), traits, stack, base, DirectReason::FirstSeen, session.garbage, true);
+      return leave(session.lock(), traits, args, results, DirectReason::FirstSeen, session.garbage, true);
     }
     if (learned->direct) {
-      return leave(session.lock(), traits, stack, base, *learned->direct, session.garbage, false);
+      return leave(session.lock(), traits, args, results, *learned->direct, session.garbage, false);
     }
-    node = &trie_.insert(parent, traits, spec_, *learned, stack, base, region_);
+    node = &trie_.insert(parent, traits, spec_, *learned, args, region_);
   }
   for (auto* storage : spec_.touched) {
     if (C10_UNLIKELY(storage->fault != nullptr)) {
-      throw c10::Error({__func__, __FILE__, 0}, storage->fault->message);
+      storage->fault->raise();
     }
   }
   for (auto* storage : spec_.touched) {
@@ -616,7 +384,7 @@ void Recorder::record(const OpTraits& traits, Stack& stack) {
   if (sampled) {
     bump(counters.record_ns, (now_ns() - start) * 64);
   }
-  emit(*node, stack, base, session.garbage);
+  emit(*node, args, results, session.garbage);
 }
 
 void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Region&, const void*), const void* argument) {
@@ -632,7 +400,7 @@ void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Reg
     session.unlock();
   }
   if (fault && raise) {
-    throw c10::Error({__func__, __FILE__, 0}, fault->message);
+    fault->raise();
   }
 }
 
@@ -660,86 +428,9 @@ void Recorder::pending_work(uint64_t& ops, uint64_t& bytes) {
   bytes = region_.bytes;
 }
 
-void append_text(std::string& out, const std::string& text) {
-  out += '"';
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  out += '"';
-}
-
 std::string Recorder::explain() {
   Session session;
-  std::vector<const Node*> ends;
-  trie_.each([&](const Node& node) {
-    if (node.fragment && node.fragment->launches > 0) {
-      ends.push_back(&node);
-    }
-  });
-  std::sort(ends.begin(), ends.end(), [](const Node* a, const Node* b) { return a->fragment->ns > b->fragment->ns; });
-  std::string out = "{\"regions\": [";
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const Node& end = *ends[i];
-    out += i ? ", {" : "{";
-    out += "\"id\": " + std::to_string(end.id) + ", \"launches\": " + std::to_string(end.fragment->launches) +
-        ", \"ns\": " + std::to_string(end.fragment->ns) + ", \"ops\": [";
-    std::vector<const Node*> path(end.depth);
-    for (const Node* n = &end; n->depth > 0; n = n->parent) {
-      path[n->depth - 1] = n;
-    }
-    for (size_t k = 0; k < path.size(); ++k) {
-      out += k ? ", " : "";
-      append_text(out, path[k]->traits->name);
-    }
-    out += "], \"ends\": {";
-    static constexpr const char* names[] = {
-#define X(id, name, text, hint) name,
-#include "tables/flush_reasons.def"
-#undef X
-    };
-    bool first = true;
-    for (size_t r = 0; r < end.ends.size(); ++r) {
-      if (end.ends[r] > 0) {
-        out += first ? "" : ", ";
-        first = false;
-        append_text(out, names[r]);
-        out += ": " + std::to_string(end.ends[r]);
-      }
-    }
-    out += "}}";
-  }
-  out += "], \"direct\": [";
-  struct Row {
-    const OpTraits* traits;
-    size_t reason;
-    uint64_t count;
-  };
-  std::vector<Row> rows;
-  for (const auto* traits : all_traits()) {
-    for (size_t r = 0; r < traits->direct_counts.size(); ++r) {
-      if (auto count = traits->direct_counts[r].load(std::memory_order_relaxed)) {
-        rows.push_back({traits, r, count});
-      }
-    }
-  }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.count > b.count; });
-  static constexpr const char* names[] = {
-#define X(id, name, text, hint) name,
-#include "tables/direct_reasons.def"
-#undef X
-  };
-  for (size_t i = 0; i < rows.size(); ++i) {
-    out += i ? ", {\"op\": " : "{\"op\": ";
-    append_text(out, rows[i].traits->name);
-    out += ", \"reason\": ";
-    append_text(out, names[rows[i].reason]);
-    out += ", \"count\": " + std::to_string(rows[i].count) + "}";
-  }
-  out += "]}";
-  return out;
+  return explain_regions(trie_);
 }
 
 // Matches one call of add again and again, rolled back each time: recording without output creation.
@@ -755,7 +446,7 @@ double Recorder::bench(int count) {
     return make_tensor(std::move(storage), caffe2::TypeMeta::Make<float>(), {16}, {1}, 0);
   };
   Stack stack{tensor(), tensor(), c10::IValue(1)};
-  describe(traits, stack, 0, region_, spec_);
+  describe(traits, stack.data(), region_, spec_);
   Node node;
   node.traits = &traits;
   node.leaves = spec_.leaves;
@@ -766,7 +457,7 @@ double Recorder::bench(int count) {
   size_t good = 0;
   uint64_t start = now_ns();
   for (int i = 0; i < count; ++i) {
-    good += match(node, stack, 0);
+    good += match(node, stack.data(), region_);
     rolling_ = (rolling_ << 8) + node.content;
     region_.untouch(0);
     region_.parameters.clear();
@@ -782,17 +473,35 @@ bool raises(FlushReason reason) {
 
 } // namespace
 
-void record(const OpTraits& traits, Stack& stack) {
+void record(const OpTraits& traits, const c10::IValue* args, Results& results) {
   if (C10_UNLIKELY(!recording.load(std::memory_order_relaxed) || inside)) {
-    size_t base = stack.size() - traits.args.size();
     if (current_mode == Mode::Adaptive && !inside) {
       count_direct(traits, DirectReason::Blocking);
     } else {
       count_eager();
     }
-    return run_direct(traits, stack, base);
+    return run_direct(traits, args, results);
   }
-  recorder().record(traits, stack);
+  recorder().record(traits, args, results);
+}
+
+void record_boxed(const OpTraits& traits, Stack& stack) {
+  size_t base = stack.size() - traits.args.size();
+  Results results;
+  record(traits, stack.data() + base, results);
+  c10::SmallVector<c10::IValue, 4> returned;
+  auto next = results.begin();
+  for (const auto& ret : traits.returns) {
+    if (ret.kind == ReturnKind::Argument && stack[base + ret.argument].isTensor()) {
+      returned.push_back(stack[base + ret.argument]);
+    } else {
+      returned.push_back(std::move(*next++));
+    }
+  }
+  stack.resize(base);
+  for (auto& iv : returned) {
+    stack.push_back(std::move(iv));
+  }
 }
 
 void flush(FlushReason reason) {

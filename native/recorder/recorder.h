@@ -2,13 +2,21 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
 
 #include "ops/traits.h"
 
 namespace ae {
 
-// Takes the op's arguments off the stack and puts its results there: recorded, or run directly.
-void record(const OpTraits& traits, torch::jit::Stack& stack);
+// What an op returns, but for returns that are arguments: those the caller has.
+using Results = c10::SmallVector<c10::IValue, 3>;
+
+// An op of the device is called with `args`, one an argument of its schema: recorded, or run directly. Appends its
+// results. The arguments are only looked at, so they may be borrowed.
+void record(const OpTraits& traits, const c10::IValue* args, Results& results);
+
+// The same in the boxed calling convention.
+void record_boxed(const OpTraits& traits, torch::jit::Stack& stack);
 
 enum class Mode : uint8_t { Eager, Adaptive };
 Mode mode();

@@ -178,8 +178,7 @@ struct Describer {
   }
 
   // Whether another tensor of the op is on the same storage; those before it were seen already.
-  const torch::jit::Stack* stack = nullptr;
-  size_t base = 0;
+  const c10::IValue* args = nullptr;
   bool shared_later(const NeuronStorage* storage) const {
     size_t seen = 0;
     auto count = [&](const c10::IValue& iv) {
@@ -189,7 +188,7 @@ struct Describer {
       }
     };
     for (size_t i = 0; i < traits.args.size(); ++i) {
-      const auto& iv = (*stack)[base + i];
+      const auto& iv = args[i];
       if (iv.isTensor()) {
         count(iv);
       } else if (traits.args[i].kind == ArgKind::TensorList && iv.isList()) {
@@ -432,7 +431,7 @@ bool same_attribute(const c10::IValue& iv, const int64_t*& at) {
   }
 }
 
-void describe(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region, Spec& spec) {
+void describe(const OpTraits& traits, const c10::IValue* args, const Region& region, Spec& spec) {
   spec.leaves.clear();
   spec.words.clear();
   spec.metadata.clear();
@@ -462,7 +461,7 @@ void describe(const OpTraits& traits, const torch::jit::Stack& stack, size_t bas
       }
     };
     for (size_t i = 0; i < traits.args.size(); ++i) {
-      const auto& iv = stack[base + i];
+      const auto& iv = args[i];
       if (iv.isTensor()) {
         look(iv);
       } else if (traits.args[i].kind == ArgKind::TensorList && iv.isList()) {
@@ -475,12 +474,11 @@ void describe(const OpTraits& traits, const torch::jit::Stack& stack, size_t bas
   }
 
   Describer d{traits, region, spec, {}, false};
-  d.stack = &stack;
-  d.base = base;
+  d.args = args;
   spec.metadata.push_back(static_cast<int64_t>(traits.hash));
   spec.metadata.push_back(static_cast<int64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())));
   for (size_t i = 0; i < traits.args.size(); ++i) {
-    d.argument(traits.args[i], stack[base + i], parameters);
+    d.argument(traits.args[i], args[i], parameters);
     if (spec.direct) {
       return;
     }

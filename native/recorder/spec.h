@@ -23,7 +23,7 @@ struct Spec {
 };
 
 // Describes the call; changes nothing. `spec` is reused between calls.
-void describe(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region, Spec& spec);
+void describe(const OpTraits& traits, const c10::IValue* args, const Region& region, Spec& spec);
 
 // Compares an attribute with its encoding without building anything. Advances `at`.
 bool same_attribute(const c10::IValue& iv, const int64_t*& at);

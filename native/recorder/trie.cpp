@@ -21,8 +21,8 @@ Node* Trie::find(const Node& parent, const OpTraits& traits, const Spec& spec) {
   return nullptr;
 }
 
-Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const Learned& learned, const torch::jit::Stack& stack,
-                   size_t base, const Region& region) {
+Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const Learned& learned, const c10::IValue* args,
+                   const Region& region) {
   auto made = std::make_unique<Node>();
   Node& node = *made;
   node.traits = &traits;
@@ -47,7 +47,7 @@ Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const
   for (size_t i = 0; i < traits.args.size(); ++i) {
     const Leaf& l = spec.leaves[leaf++];
     if (l.kind == LeafKind::Attribute) {
-      c10::IValue value = stack[base + i];
+      c10::IValue value = args[i];
       if (value.isDevice() && value.toDevice().is_privateuseone()) {
         value = c10::Device(c10::DeviceType::CPU);
       } else if (value.isList()) {
@@ -65,10 +65,19 @@ Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const
       node.out_bytes += output.nbytes;
     }
   }
-  if (traits.bounds && !node.outputs.empty()) {
+  if (traits.bounds == Rule::BoundedByInput) {
+    if (!node.outputs.empty()) {
+      node.bounded_by_input = at::isIntegralType(c10::typeMetaToScalarType(node.outputs[0].dtype), false);
+    } else { // copy_: the whole storage has to be written
+      const auto& target = args[0].toTensor();
+      node.bounded_by_input = at::isIntegralType(target.scalar_type(), false) && target.storage_offset() == 0 &&
+          target.is_non_overlapping_and_dense() && target.nbytes() == target.storage().nbytes() &&
+          args[1].toTensor().scalar_type() == target.scalar_type();
+    }
+  } else if (traits.bounds && !node.outputs.empty()) {
     if (*traits.bounds == Rule::BoundedByDim) {
-      const auto& self = stack[base].toTensor();
-      const auto& dim = stack[base + traits.bounds_argument];
+      const auto& self = args[0].toTensor();
+      const auto& dim = args[traits.bounds_argument];
       int64_t size = dim.isInt() ? (self.dim() == 0 ? 1 : self.size(dim.toInt())) : self.numel();
       node.bounded = size > 0;
       node.bound_high = size - 1;
@@ -76,8 +85,8 @@ Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const
       std::vector<int64_t> numbers;
       bool whole = true;
       for (size_t i = 0; i < traits.args.size() && traits.args[i].kind == ArgKind::Scalar; ++i) {
-        whole &= stack[base + i].isInt();
-        numbers.push_back(stack[base + i].isInt() ? stack[base + i].toInt() : 0);
+        whole &= args[i].isInt();
+        numbers.push_back(args[i].isInt() ? args[i].toInt() : 0);
       }
       if (whole && !numbers.empty() && c10::typeMetaToScalarType(node.outputs[0].dtype) == at::kLong) {
         int64_t start = numbers.size() == 1 ? 0 : numbers[0];

@@ -15,10 +15,6 @@ namespace {
 
 using at::Tensor;
 
-struct Bounds {
-  int64_t low = 0, high = -1; // empty while low > high
-};
-
 template <class T>
 Bounds scan(const T* data, int64_t count) {
   T low = data[0], high = data[0];
@@ -35,7 +31,7 @@ const NeuronStorage* pending_storage(const Tensor& t, const Region& region) {
 }
 
 // The bounds of an index tensor's values, if they can be known now.
-std::optional<Bounds> bounds_of(const Tensor& t, const Region& region) {
+std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t most) {
   if (t.numel() == 0) {
     return Bounds{};
   }
@@ -53,7 +49,7 @@ std::optional<Bounds> bounds_of(const Tensor& t, const Region& region) {
       return std::nullopt;
     }
   }
-  if (t.numel() > policy(Policy::MaxCheckedElements)) {
+  if (t.numel() > most) {
     return std::nullopt;
   }
   Tensor values = cpu_alias(t);
@@ -73,6 +69,10 @@ std::optional<Bounds> bounds_of(const Tensor& t, const Region& region) {
   return Bounds{low.item<int64_t>(), high.item<int64_t>()};
 }
 
+std::optional<Bounds> bounds_of(const Tensor& t, const Region& region) {
+  return bounds_of(t, region, policy(Policy::MaxCheckedElements));
+}
+
 Verdict within(const std::optional<Bounds>& bounds, int64_t low, int64_t high) {
   if (!bounds) {
     return Verdict::Unknown;
@@ -83,16 +83,16 @@ Verdict within(const std::optional<Bounds>& bounds, int64_t low, int64_t high) {
   return bounds->low >= low && bounds->high < high ? Verdict::Good : Verdict::Bad;
 }
 
-Verdict index_in_range(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region) {
-  const auto& index = stack[base + traits.check_argument];
+Verdict index_in_range(const OpTraits& traits, const c10::IValue* args, const Region& region) {
+  const auto& index = args[traits.check_argument];
   if (!index.isTensor() || !index.toTensor().defined()) {
     return Verdict::Bad; // let the op say what is wrong
   }
-  const Tensor& self = stack[base].toTensor();
+  const Tensor& self = args[0].toTensor();
   int64_t size;
-  const auto& second = stack[base + 1];
+  const auto& second = args[1];
   if (traits.name.rfind("aten::embedding_dense_backward", 0) == 0) {
-    size = stack[base + 2].toInt();
+    size = args[2].toInt();
   } else if (traits.check_argument == 1) {
     size = self.numel();
   } else {
@@ -109,10 +109,10 @@ Verdict index_in_range(const OpTraits& traits, const torch::jit::Stack& stack, s
   return within(bounds_of(index.toTensor(), region), 0, size);
 }
 
-Verdict index_lists(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region) {
-  const Tensor& self = stack[base].toTensor();
+Verdict index_lists(const OpTraits& traits, const c10::IValue* args, const Region& region) {
+  const Tensor& self = args[0].toTensor();
   int64_t dim = 0;
-  for (const c10::IValue& element : stack[base + traits.check_argument].toListRef()) {
+  for (const c10::IValue& element : args[traits.check_argument].toListRef()) {
     if (!element.isTensor() || !element.toTensor().defined()) {
       ++dim;
       continue;
@@ -134,11 +134,11 @@ Verdict index_lists(const OpTraits& traits, const torch::jit::Stack& stack, size
   return Verdict::Good;
 }
 
-Verdict target_in_range(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region) {
+Verdict target_in_range(const OpTraits& traits, const c10::IValue* args, const Region& region) {
   bool backward = traits.check_argument == 2;
-  const Tensor& input = stack[base + (backward ? 1 : 0)].toTensor();
-  const Tensor& target = stack[base + traits.check_argument].toTensor();
-  int64_t ignore = stack[base + traits.check_argument + 3].isInt() ? stack[base + traits.check_argument + 3].toInt() : -100;
+  const Tensor& input = args[(backward ? 1 : 0)].toTensor();
+  const Tensor& target = args[traits.check_argument].toTensor();
+  int64_t ignore = args[traits.check_argument + 3].isInt() ? args[traits.check_argument + 3].toInt() : -100;
   if (input.dim() == 0) {
     return Verdict::Bad;
   }
@@ -159,23 +159,22 @@ Verdict target_in_range(const OpTraits& traits, const torch::jit::Stack& stack, 
 }
 
 // A zero among the divisors, where division is integer division. True division of integers is done in floats.
-Verdict integer_divisor(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region) {
+Verdict integer_divisor(const OpTraits& traits, const c10::IValue* args, const Region& region) {
   if (traits.name.find("div") != std::string::npos && traits.name.find("floor_divide") == std::string::npos) {
     bool rounded = false;
     for (size_t i = 2; i < traits.args.size(); ++i) {
-      rounded |= stack[base + i].isString();
+      rounded |= args[i].isString();
     }
     if (!rounded) {
       return Verdict::Good;
     }
   }
-  const auto& left = stack[base];
-  const auto& right = stack[base + 1];
-  if (!left.isTensor()) {
-    return left.isList() ? Verdict::Unknown : Verdict::Good;
+  const auto& left = args[0];
+  const auto& right = args[1];
+  if (left.isList()) {
+    return Verdict::Unknown;
   }
-  const Tensor& numerator = left.toTensor();
-  if (!at::isIntegralType(numerator.scalar_type(), true)) {
+  if (left.isTensor() ? !at::isIntegralType(left.toTensor().scalar_type(), true) : !left.isInt() && !left.isBool()) {
     return Verdict::Good;
   }
   if (right.isInt() || right.isBool()) {
@@ -203,19 +202,35 @@ Verdict integer_divisor(const OpTraits& traits, const torch::jit::Stack& stack, 
 
 } // namespace
 
-Verdict check_values(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region) {
-  if (!stack[base].isTensor() && !stack[base].isList()) {
-    return Verdict::Good;
+std::optional<Bounds> known_bounds(const c10::IValue& tensors, const Region& region) {
+  constexpr int64_t most = 1 << 16; // beyond this the look would cost more than the launch that it saves
+  if (tensors.isTensor()) {
+    return bounds_of(tensors.toTensor(), region, most);
   }
+  Bounds all{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (const c10::IValue& element : tensors.toListRef()) {
+    auto some = bounds_of(element.toTensor(), region, most);
+    if (!some) {
+      return std::nullopt;
+    }
+    if (some->low <= some->high) {
+      all.low = std::min(all.low, some->low);
+      all.high = std::max(all.high, some->high);
+    }
+  }
+  return all;
+}
+
+Verdict check_values(const OpTraits& traits, const c10::IValue* args, const Region& region) {
   switch (*traits.check) {
     case Rule::IndexInRange:
-      return index_in_range(traits, stack, base, region);
+      return index_in_range(traits, args, region);
     case Rule::IndexLists:
-      return index_lists(traits, stack, base, region);
+      return index_lists(traits, args, region);
     case Rule::TargetInRange:
-      return target_in_range(traits, stack, base, region);
+      return target_in_range(traits, args, region);
     default:
-      return integer_divisor(traits, stack, base, region);
+      return integer_divisor(traits, args, region);
   }
 }
 

@@ -10,6 +10,13 @@ namespace ae {
 enum class Verdict : uint8_t { Good, Bad, Unknown, DynamicShape };
 
 // Unknown: the operand is not computed yet and nothing is known of its bounds.
-Verdict check_values(const OpTraits& traits, const torch::jit::Stack& stack, size_t base, const Region& region);
+Verdict check_values(const OpTraits& traits, const c10::IValue* args, const Region& region);
+
+struct Bounds {
+  int64_t low = 0, high = -1; // no values while low > high
+};
+
+// The bounds of an integer tensor's values, or of a list's, if they can be known now at little cost.
+std::optional<Bounds> known_bounds(const c10::IValue& tensors, const Region& region);
 
 } // namespace ae

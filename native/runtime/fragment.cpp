@@ -61,7 +61,7 @@ Fragment::Fragment(const Node* end) : end_(end) {
   for (uint32_t at = 0; at < path.size(); ++at) {
     const Node& node = *path[at];
     const OpTraits& traits = *node.traits;
-    Step step{&node, traits.out ? *traits.out : traits.op, {}, {}, {}, {}, {}, traits.random && !traits.random_argument};
+    Step step{&node, traits.out ? *traits.out : traits.op, nullptr, {}, {}, {}, {}, {}, {}, traits.random && !traits.random_argument};
     size_t next = 0;
     for (size_t i = 0; i < traits.args.size(); ++i) {
       const Leaf& leaf = node.leaves[next++];
@@ -136,11 +136,16 @@ Fragment::Fragment(const Node* end) : end_(end) {
         step.returned.push_back({output.slot, &output});
       }
     }
+    if (step.returned.empty()) {
+      step.replay = find_replay(step.callee);
+    }
     steps_.push_back(std::move(step));
   }
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].kind == SlotKind::Returned) {
       steps_[slots_[slot].last].last_uses.push_back(slot);
+    } else if (slots_[slot].kind == SlotKind::Made) {
+      steps_[slots_[slot].first].begins.push_back(slot);
     }
   }
   mask_.resize((slots_.size() + 63) / 64);
@@ -247,32 +252,34 @@ void Fragment::take_result(const Returned& returned, const at::Tensor& result, s
   held[returned.slot] = std::move(fitting);
 }
 
-void Fragment::run(const Step& step, Region& region, std::vector<at::Tensor>& held) {
-  stack_.clear();
-  stack_.insert(stack_.end(), step.arguments.begin(), step.arguments.end());
+void Fragment::run(Step& step, Region& region, std::vector<at::Tensor>& held) {
   for (const auto& patch : step.patches) {
+    auto& argument = step.arguments[patch.argument];
     if (!patch.list) {
-      stack_[patch.argument] = number_value(patch.tag, region.parameters[patch.parameter]);
-      continue;
-    }
-    if (step.node->traits->float_list(patch.argument)) {
+      argument = number_value(patch.tag, region.parameters[patch.parameter]);
+    } else if (step.node->traits->float_list(patch.argument)) {
       c10::List<double> list;
       for (uint32_t i = 0; i < patch.count; ++i) {
         list.push_back(number_value(patch.tag, region.parameters[patch.parameter + i]).toDouble());
       }
-      stack_[patch.argument] = std::move(list);
+      argument = std::move(list);
     } else {
       c10::List<c10::Scalar> list;
       list.reserve(patch.count);
       for (uint32_t i = 0; i < patch.count; ++i) {
         list.push_back(number_value(patch.tag, region.parameters[patch.parameter + i]).toScalar());
       }
-      stack_[patch.argument] = c10::IValue(std::move(list));
+      argument = c10::IValue(std::move(list));
     }
   }
   for (const auto& [argument, index] : step.generators) {
-    stack_[argument] = cpu_generator_of(index == kDefaultGenerator ? at::Generator() : region.generators[index]);
+    step.arguments[argument] = cpu_generator_of(index == kDefaultGenerator ? at::Generator() : region.generators[index]);
   }
+  if (C10_LIKELY(step.replay != nullptr)) {
+    return step.replay(step.arguments.data());
+  }
+  stack_.clear();
+  stack_.insert(stack_.end(), step.arguments.begin(), step.arguments.end());
   if (C10_UNLIKELY(step.swap_generator)) {
     DefaultGeneratorSwap swap;
     step.callee.redispatchBoxed(kCpuKeys, &stack_);
@@ -306,65 +313,109 @@ void Fragment::run(const Step& step, Region& region, std::vector<at::Tensor>& he
       }
     }
   }
-  for (uint32_t slot : step.last_uses) {
-    held[slot].reset();
+}
+
+// Pointers of what is there before the first step, and numbers.
+void Fragment::set_up(const Variant& variant, std::byte* arena, Region& region) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    auto& cpu = *storages_[i];
+    if (slots_[i].kind == SlotKind::Input) {
+      auto& storage = *region.slots[i].storage;
+      if (C10_UNLIKELY(storage.data() == nullptr)) {
+        materialize(storage);
+      }
+      cpu.set_nbytes(storage.nbytes());
+      cpu.set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
+    } else if (variant.arena_offset[i] >= 0) {
+      cpu.set_data_ptr_noswap(c10::DataPtr(arena + variant.arena_offset[i], c10::Device(c10::kCPU)));
+    }
+  }
+  for (size_t i = 0; i < host_numbers_.size(); ++i) {
+    std::memcpy(host_numbers_[i].second, region.parameters[host_numbers_[i].first].bytes.data(), host_sizes_[i]);
+  }
+}
+
+// Memory for storages that outlive the launch is allocated when the first op writes them, so that running out of it
+// harms nothing that came before.
+void Fragment::begin(const Step& step, const Variant& variant, Region& region) {
+  for (uint32_t slot : step.begins) {
+    if (variant.arena_offset[slot] < 0) {
+      auto& storage = *region.slots[slot].storage;
+      if (storage.data() == nullptr) {
+        materialize(storage);
+      }
+      storages_[slot]->set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
+    }
+  }
+}
+
+bool Fragment::tainted(const Step& step) const {
+  for (const auto& leaf : step.node->leaves) {
+    if (leaf.kind == LeafKind::Tensor && tainted_[leaf.slot]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Fragment::taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault) {
+  tainted_.resize(slots_.size());
+  auto mark = [&](uint32_t slot) {
+    tainted_[slot] = true;
+    region.slots[slot].storage->fault = fault;
+  };
+  for (const auto& leaf : step.node->leaves) {
+    if (leaf.kind == LeafKind::Tensor && leaf.flags & kWritten) {
+      mark(leaf.slot);
+    }
+  }
+  for (const auto& output : step.node->outputs) {
+    if (output.defined) {
+      mark(output.slot);
+    }
   }
 }
 
 std::shared_ptr<const Fault> Fragment::launch(Region& region) {
   NoFlushScope no_flush;
   std::shared_ptr<const Fault> fault;
-  size_t at = 0;
-  const Variant* chosen = nullptr;
   c10::DataPtr arena;
+  const Variant* chosen = nullptr;
   try {
     chosen = &variant(region);
     arena = borrow_arena(chosen->arena_bytes);
-    auto* base = static_cast<std::byte*>(arena.get());
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      auto& storage = *region.slots[i].storage;
-      auto& cpu = *storages_[i];
-      if (slots_[i].kind == SlotKind::Input) {
-        cpu.set_nbytes(storage.nbytes());
-      } else if (slots_[i].kind == SlotKind::Returned) {
-        continue;
-      } else if (chosen->arena_offset[i] >= 0) {
-        cpu.set_data_ptr_noswap(c10::DataPtr(base + chosen->arena_offset[i], c10::Device(c10::kCPU)));
-        continue;
-      } else if (storage.data() == nullptr) {
-        materialize(storage);
-      }
-      cpu.set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
+    set_up(*chosen, static_cast<std::byte*>(arena.get()), region);
+  } catch (const std::exception& error) {
+    fault = std::make_shared<const Fault>("launch", error);
+    for (const auto& step : steps_) {
+      taint(step, region, fault);
     }
-    for (size_t i = 0; i < host_numbers_.size(); ++i) {
-      std::memcpy(host_numbers_[i].second, region.parameters[host_numbers_[i].first].bytes.data(), host_sizes_[i]);
-    }
+    tainted_.clear();
+    return fault;
+  }
+  {
     BelowEverything below;
-    for (; at < steps_.size(); ++at) {
-      if (!chosen->skipped[at]) {
-        run(steps_[at], region, held_);
+    for (size_t at = 0; at < steps_.size(); ++at) {
+      auto& step = steps_[at];
+      if (chosen->skipped[at]) {
+        continue;
       }
-    }
-  } catch (const std::exception& e) {
-    const char* what = e.what();
-    std::string message;
-    if (auto* error = dynamic_cast<const c10::Error*>(&e)) {
-      message = error->what_without_backtrace();
-    } else {
-      message = what;
-    }
-    const char* op = at < steps_.size() ? steps_[at].node->traits->name.c_str() : "launch";
-    fault = std::make_shared<const Fault>(Fault{std::string(op) + " failed when its recorded region ran: " + message});
-    for (; at < steps_.size(); ++at) {
-      for (const auto& leaf : steps_[at].node->leaves) {
-        if (leaf.kind == LeafKind::Tensor && leaf.flags & kWritten) {
-          region.slots[leaf.slot].storage->fault = fault;
+      if (C10_UNLIKELY(!tainted_.empty() && tainted(step))) {
+        taint(step, region, fault);
+        continue;
+      }
+      try {
+        begin(step, *chosen, region);
+        run(step, region, held_);
+      } catch (const std::exception& error) {
+        auto failed = std::make_shared<const Fault>(step.node->traits->name.c_str(), error);
+        taint(step, region, failed);
+        if (!fault) {
+          fault = std::move(failed);
         }
       }
-      for (const auto& output : steps_[at].node->outputs) {
-        if (output.defined) {
-          region.slots[output.slot].storage->fault = fault;
-        }
+      for (uint32_t slot : step.last_uses) {
+        held_[slot].reset();
       }
     }
   }
@@ -373,10 +424,9 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region) {
       held.reset();
     }
   }
+  tainted_.clear();
   stack_.clear();
-  if (chosen) {
-    return_arena(std::move(arena));
-  }
+  return_arena(std::move(arena));
   return fault;
 }
 

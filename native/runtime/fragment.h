@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "recorder/region.h"
+#include "runtime/replay.h"
 
 namespace ae {
 
@@ -48,9 +49,11 @@ struct Fragment {
   struct Step {
     const Node* node;
     c10::OperatorHandle callee;
+    Replay replay; // unboxed, or nullptr
     std::vector<c10::IValue> arguments;
     std::vector<Patch> patches;
     std::vector<Returned> returned;
+    std::vector<uint32_t> begins; // slots that come into being here and are not the kernel's to allocate
     std::vector<uint32_t> last_uses; // slots with kernel-allocated memory that nothing reads later
     std::vector<std::pair<uint16_t, uint32_t>> generators; // argument, index in the region's (or ~0: the default)
     bool swap_generator = false;
@@ -64,7 +67,11 @@ struct Fragment {
 
   at::Tensor operand(const Leaf& leaf, const Node& node);
   const Variant& variant(const Region& region);
-  void run(const Step& step, Region& region, std::vector<at::Tensor>& held);
+  void run(Step& step, Region& region, std::vector<at::Tensor>& held);
+  void set_up(const Variant& variant, std::byte* arena, Region& region);
+  void begin(const Step& step, const Variant& variant, Region& region);
+  bool tainted(const Step& step) const;
+  void taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault);
   void take_result(const Returned& returned, const at::Tensor& result, std::vector<at::Tensor>& held);
 
   const Node* end_;
@@ -75,6 +82,7 @@ struct Fragment {
   std::vector<uint8_t> host_sizes_;
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<uint64_t> mask_; // scratch
+  std::vector<bool> tainted_; // slots without valid values: empty as long as nothing failed
   torch::jit::Stack stack_; // scratch
   std::vector<at::Tensor> held_; // scratch
 };

@@ -1,0 +1,39 @@
+"""From a verdict to a test's outcome: skips are applied here, and the counts leave through pytest's properties."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from . import skips
+from .cases import Case, Failure, Verdict, check
+
+SHOWN = 6
+
+
+def settle(
+    kind: str, name: str, dtype: str, cases: Callable[[], Sequence[Case]], record: Callable[[str, Any], None]
+) -> None:
+    known = skips.matching(name, dtype)
+    row: dict[str, Any] = {"kind": kind, "name": name, "dtype": dtype, "skips": [skip.reason for skip in known]}
+    if any(not skip.runs for skip in known):
+        record("sweep", row)
+        pytest.skip("; ".join(row["skips"]))
+    verdict: Verdict = check(cases())
+    unused = [skip for skip in known if not any(_excuses(skip, failure) for failure in verdict.failures)]
+    left = [failure for failure in verdict.failures if not any(_excuses(skip, failure) for skip in known)]
+    modes = {failure.mode for failure in verdict.failures}
+    row |= {"cases": verdict.cases, "raised": verdict.raised, "eager": "eager" not in modes}
+    row |= {"adaptive": "adaptive" not in modes, "failures": [vars(failure) for failure in verdict.failures[:200]]}
+    record("sweep", row)
+    if left:
+        shown = "\n".join(str(failure) for failure in left[:SHOWN])
+        pytest.fail(f"{len(left)} of {verdict.cases} cases x modes differ from CPU:\n{shown}", pytrace=False)
+    if unused:
+        pytest.fail(f"skips that are no longer needed: {[skip.reason for skip in unused]}", pytrace=False)
+    if known:
+        pytest.skip("; ".join(row["skips"]))
+
+
+def _excuses(skip: skips.Skip, failure: Failure) -> bool:
+    return (not skip.parts or failure.part in skip.parts) and (not skip.modes or failure.mode in skip.modes)
