@@ -170,6 +170,8 @@ def _keep(old: torch.nn.Parameter, new: torch.nn.Parameter) -> torch.nn.Paramete
     seen: dict[int, tuple[torch.nn.Parameter, torch.nn.Parameter]] = _moving.seen
     if id(old) in seen:
         return seen[id(old)][1]
+    if type(new) is torch.nn.Parameter and isinstance(old, torch.nn.Parameter) and type(old) is not torch.nn.Parameter:
+        new.__class__ = type(old)  # a lazy module's parameter stays uninitialized
     kept = new
     in_use = old._use_count()  # type: ignore[attr-defined]
     if in_use == 1:  # else a graph holds it, and a swap would break its backward
@@ -180,6 +182,21 @@ def _keep(old: torch.nn.Parameter, new: torch.nn.Parameter) -> torch.nn.Paramete
             pass
     seen[id(old)] = (old, kept)  # holding `old` keeps its id from being reused
     return kept
+
+
+def _choose_loss_as_on_cpu() -> None:
+    from torch.nn.modules import linear_cross_entropy_options as options
+
+    for (device, dtype), default in list(options._AUTO_DEFAULTS.items()):
+        if device == "cpu":
+            options._AUTO_DEFAULTS[NAME, dtype] = default
+    resolve = options.LinearCrossEntropyOptions._resolve_auto_acc_dtype
+
+    @functools.wraps(resolve)
+    def resolve_as_cpu(dtype: torch.dtype, device: torch.device | None) -> torch.dtype | None:
+        return resolve(dtype, torch.device("cpu") if device is not None and device.type == NAME else device)
+
+    options.LinearCrossEntropyOptions._resolve_auto_acc_dtype = staticmethod(resolve_as_cpu)  # type: ignore[method-assign,assignment]
 
 
 def _send_by_value() -> None:
@@ -211,6 +228,7 @@ PATCHES: tuple[tuple[Callable[[], None], str], ...] = (
     (_files_through_host, "these wrap a device storage's memory in a storage that is not the device's own"),
     (_exchange_dlpack, "__dlpack_device__ knows PrivateUse1 only by its first name, and a capsule loses the storage"),
     (_keep_parameters, "on PrivateUse1 Module.to replaces Parameters: ties break, optimizers keep the old ones"),
+    (_choose_loss_as_on_cpu, "linear_cross_entropy picks its precision by a list of device names"),
     (_send_by_value, "sending a tensor to another process shares its memory as if it were a CPU tensor's"),
 )
 

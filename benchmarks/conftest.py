@@ -1,10 +1,14 @@
 """Benchmarks: stock CPU, per-op and batched, measured in turn, after their answers were compared."""
 
+import datetime
 import math
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -104,7 +108,7 @@ def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Itera
         for side in (cpu, eager, adaptive):
             for _ in range(warm):
                 side.time(count)
-        row = Row(request.node.name.removeprefix("test_"))
+        row = Row(request.node.name.removeprefix("test_").replace("[", ": ").rstrip("]").replace("_", " "))
         for side in (eager, adaptive):
             launches = adaptive_eager.stats().launches
             side.time(count)
@@ -136,19 +140,77 @@ def note() -> Callable[[str], None]:
     return notes.append
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    write = terminalreporter.write_line
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--markdown", type=Path, metavar="FILE", help="write what was measured as a page")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if rows:
-        terminalreporter.section("stock CPU / neuron, measured in turn; more is better")
-        write(f"{'us per step':<32}{'stock CPU':>12}{'eager':>12}{'x':>7}{'adaptive':>12}{'x':>7}{'launches':>18}")
-        for row in rows:
-            us = {mode: f"{row.microseconds(mode):.2f}" for mode in row.seconds}
-            launches = f"{row.launches[EAGER]:.4g} -> {row.launches[ADAPTIVE]:.2g}"
-            write(
-                f"{row.name:<32}{us[CPU]:>12}{us[EAGER]:>12}{row.ratio(EAGER):>7.2f}"
-                f"{us[ADAPTIVE]:>12}{row.ratio(ADAPTIVE):>7.2f}{launches:>18}"
-            )
-        mean = math.exp(statistics.fmean(math.log(row.ratio(ADAPTIVE)) for row in rows))
-        write(f"adaptive: geometric mean {mean:.2f}, least {min(row.ratio(ADAPTIVE) for row in rows):.2f}")
+        terminalreporter.section("us per step; x is stock CPU / neuron, measured in turn, more is better")
+        table = [HEAD, *map(cells, rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for line in table:
+            padded = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+            terminalreporter.write_line("  ".join((line[0].ljust(widths[0]), *padded)))
+        terminalreporter.write_line(overall())
     for line in notes:
-        write(line)
+        terminalreporter.write_line(line)
+    if rows and (path := config.getoption("--markdown")):
+        path.write_text(page())
+
+
+HEAD = ("", "stock CPU", "eager", "x", "adaptive", "x", "launches per step")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    us = {mode: f"{row.microseconds(mode):,.2f}" for mode in row.seconds}
+    x = {mode: f"{row.ratio(mode):.2f}" for mode in (EAGER, ADAPTIVE)}
+    launches = f"{row.launches[EAGER]:.4g} -> {row.launches[ADAPTIVE]:.2g}"
+    return row.name, us[CPU], us[EAGER], x[EAGER], us[ADAPTIVE], x[ADAPTIVE], launches
+
+
+def overall() -> str:
+    ratios = [row.ratio(ADAPTIVE) for row in rows]
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    return f"adaptive: geometric mean {mean:.2f}, least {min(ratios):.2f}"
+
+
+def machine() -> str:
+    """CPU, cores, threads, versions and date, in one line."""
+    model = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    capability = torch.backends.cpu.get_cpu_capability()
+    return (
+        f"{model}, {os.cpu_count()} cores, {capability}, {torch.get_num_threads()} threads; torch {torch.__version__}, "
+        f"Python {platform.python_version()}, adaptive-eager {adaptive_eager.__version__}; {datetime.date.today()}"
+    )
+
+
+def page() -> str:
+    lines = [" | ".join(line) for line in (HEAD, ["---", *["---:"] * (len(HEAD) - 1)], *map(cells, rows))]
+    return "\n".join(
+        (
+            "# Benchmarks",
+            "",
+            "Written by `pytest benchmarks --benchmark-only --markdown docs/benchmarks.md`; do not edit.",
+            "",
+            machine() + ".",
+            "",
+            "Microseconds per step, medians. x is stock CPU's time over the device's: the median of the ratios of",
+            "rounds that were measured in turn in one process, so more is better and 1 is as fast. Each program's",
+            "results were compared with the CPU's bit for bit in both modes before it was timed. Ops are on 16",
+            "elements, chains are of eight pointwise ops. Results stay alive until the end of a round, so that each is",
+            "really computed.",
+            "",
+            *(f"| {line} |" for line in lines),
+            "",
+            overall() + ".",
+            "",
+            *(f"- {line}" for line in notes),
+            "",
+        )
+    )

@@ -178,7 +178,7 @@ def headline(own: Trainer, twin: Trainer, eager: float, stats: adaptive_eager.St
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("neuron", "cpu"), default="neuron")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--sample", type=int, default=400, metavar="CHARACTERS", help="length of the text at the end")
     args = parser.parse_args()
     if args.steps < 1:

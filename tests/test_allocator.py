@@ -162,7 +162,7 @@ def test_pending_work_is_launched_before_an_allocation_fails(no_limit: None) -> 
                 torch.neuron.empty_cache()
                 _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + 40 * MIB)
             x = block(16 * MIB)
-            total = total + x.fill_(1).sum()
+            total = total + x.view(torch.int64).fill_(1).sum()
             del x
         assert total.item() == 9 * 16 * MIB
 

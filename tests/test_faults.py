@@ -16,49 +16,64 @@ def adaptive(reset: None) -> None:
 
 @pytest.fixture
 def little_memory() -> Iterator[Callable[[], None]]:
-    """little_memory(): from now on the device has no more memory than it holds, until the test ends."""
+    """little_memory(): from now on the device can get 3 MiB more than it holds, until the test ends."""
 
     def limit() -> None:
         torch.neuron.empty_cache()
-        _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + 1024)
+        _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + (3 << 20))
 
     yield limit
     _native.lib.ae_memory_set_limit(0)
 
 
-def pending_failure(little_memory: Callable[[], None]) -> dict[str, torch.Tensor]:
-    """Recorded: an op that will find no memory, one before it and one that needs its result."""
+@pytest.fixture
+def failing(little_memory: Callable[[], None]) -> dict[str, torch.Tensor]:
+    """Recorded: an op that will find no memory for its 4 MiB, one that needs its result, and others."""
     x, big = torch.ones(8, device="neuron"), torch.ones(1 << 20, device="neuron")
-    for wanted in (False, False, False, True):
-        if wanted:
-            torch.neuron.synchronize()
-            little_memory()
-        earlier = x * 3
-        failing = big * 2
-        later = failing + 1
-        if not wanted:
-            flush()
-            del earlier, failing, later
-    return {"x": x, "big": big, "earlier": earlier, "failing": failing, "later": later}
+
+    def program() -> dict[str, torch.Tensor]:
+        before = x * 3
+        failed = big * 2
+        needing = failed[:8] + x
+        after = before - 1
+        return {"before": before, "failed": failed, "needing": needing, "after": after, "x": x, "big": big}
+
+    for _ in range(3):
+        program()
+        flush()
+    little_memory()
+    return program()
 
 
-def test_fault_inside_a_region_names_its_op_at_the_read_and_poisons_what_follows(
-    little_memory: Callable[[], None],
-) -> None:
-    found = pending_failure(little_memory)
+def test_fault_is_raised_at_the_read_and_names_its_op(failing: dict[str, torch.Tensor]) -> None:
     for _ in range(2):  # not only the first read
-        for name in ("failing", "later"):
-            with pytest.raises(
-                RuntimeError, match=r"aten::mul\.Tensor failed when its recorded region ran.*out of memory"
-            ):
-                found[name].tolist()
-    with pytest.raises(RuntimeError, match="out of memory"):
-        _ = found["failing"] + 1
+        with pytest.raises(torch.OutOfMemoryError, match=r"aten::mul\.Tensor failed when its recorded region ran"):
+            failing["failed"].tolist()
+
+
+def test_fault_poisons_what_needs_it(failing: dict[str, torch.Tensor]) -> None:
+    flush_fails(failing)
+    with pytest.raises(torch.OutOfMemoryError, match=r"aten::mul\.Tensor failed"):
+        failing["needing"].tolist()
+    with pytest.raises(torch.OutOfMemoryError, match=r"aten::mul\.Tensor failed"):
+        failing["failed"].neg()
+    with pytest.raises(torch.OutOfMemoryError, match=r"aten::mul\.Tensor failed"):
+        failing["failed"].add_(1)
+
+
+def test_fault_leaves_the_rest_unharmed(failing: dict[str, torch.Tensor]) -> None:
+    flush_fails(failing)
+    assert failing["before"].tolist() == [3.0] * 8
+    assert failing["after"].tolist() == [2.0] * 8
+    assert (failing["x"] + 1).tolist() == [2.0] * 8
+
+
+def test_same_region_works_again_once_there_is_memory(failing: dict[str, torch.Tensor]) -> None:
+    flush_fails(failing)
     _native.lib.ae_memory_set_limit(0)
-    assert (found["x"] + 1).tolist() == [2.0] * 8
-    assert (found["big"] * 2)[:2].tolist() == [2.0, 2.0]
+    assert ((failing["big"] * 2)[:8] + failing["x"]).tolist() == [3.0] * 8
 
 
-@pytest.mark.xfail(strict=True, reason="a launch allocates for all of its ops before the first one runs")
-def test_fault_leaves_what_was_recorded_before_it(little_memory: Callable[[], None]) -> None:
-    assert pending_failure(little_memory)["earlier"].tolist() == [3.0] * 8
+def flush_fails(failing: dict[str, torch.Tensor]) -> None:
+    with pytest.raises((torch.OutOfMemoryError, adaptive_eager.AdaptiveEagerError), match="out of memory"):
+        flush()

@@ -1,5 +1,6 @@
 """Replay: which results are computed, which get memory of their own, and that kept ones stay what they are."""
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -190,6 +191,18 @@ def test_many_inputs_and_many_live_outputs(agree: Agree) -> None:
         return [torch.stack(tensors).sum(0), torch.cat(live), total, *live[::100]]
 
     agree(program)
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"])
+def test_replay_neither_warns_nor_takes_more_memory_than_the_kernel_would(loss: str) -> None:
+    x = torch.linspace(-1, 1, 300, device="neuron")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            found = getattr(torch.nn.functional, loss)(x, x.flip(0))
+            expected = getattr(torch.nn.functional, loss)(x.cpu(), x.cpu().flip(0))
+            assert found.item() == expected.item()
+            assert found.untyped_storage().nbytes() <= expected.untyped_storage().nbytes()
 
 
 def test_empty_and_zero_dim_tensors(agree: Agree) -> None:

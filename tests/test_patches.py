@@ -191,3 +191,18 @@ def test_tensor_is_sent_to_another_process_by_value() -> None:
         assert process.exitcode == 0
     finally:
         process.kill()
+
+
+def test_lazy_module_stays_lazy_when_moved() -> None:
+    module = torch.nn.LazyLinear(3).to("neuron")
+    assert module.has_uninitialized_params()
+    assert module(torch.ones(2, 5, device="neuron")).shape == (2, 3)
+    assert module.weight.device.type == "neuron"
+    assert type(module.weight) is torch.nn.Parameter
+
+
+def test_linear_cross_entropy_chooses_as_on_cpu() -> None:
+    from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+    resolve = LinearCrossEntropyOptions._resolve_auto_acc_dtype
+    assert resolve(torch.bfloat16, torch.device("neuron")) == resolve(torch.bfloat16, torch.device("cpu"))

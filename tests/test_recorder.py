@@ -246,6 +246,7 @@ def failures(x: torch.Tensor) -> dict[str, Callable[[], object]]:
         "embedding": lambda: torch.embedding(x.view(4, 2), torch.tensor([4], device=device)),
         "class": lambda: torch.nn.functional.cross_entropy(x.view(1, 8), torch.tensor([8], device=device)),
         "integer division": lambda: torch.arange(3, device=device) // torch.zeros(3, dtype=torch.long, device=device),
+        "pending divisor": lambda: torch.remainder(5, torch.ones(3, dtype=torch.long, device=device) * 0),
         "cholesky": lambda: torch.linalg.cholesky(-torch.eye(3, device=device)),
         "overlap": lambda: x[1:].add_(x[:-1]),
         "overlapping copy": lambda: x[2:].copy_(x[:-2]),

@@ -12,6 +12,20 @@ namespace {
 // Marks CPU storages that alias device memory; the context is the device storage.
 void alias_deleter(void*) {}
 
+// The same for storages on the device that are not its own (memory of others, through from_blob or DLPack): the alias
+// keeps the storage; the context owns a reference.
+void foreign_deleter(void* context) {
+  delete static_cast<c10::Storage*>(context);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> foreign_alias(const c10::Storage& storage) {
+  auto* impl = storage.unsafeGetStorageImpl();
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), impl->nbytes(),
+      c10::DataPtr(const_cast<void*>(impl->data()), new c10::Storage(storage), &foreign_deleter, c10::Device(c10::DeviceType::CPU)),
+      nullptr, false);
+}
+
 // Memory for CPU kernels that resize an alias: theirs to take, the device's to keep.
 class AliasAllocator final : public c10::Allocator {
  public:
@@ -33,9 +47,15 @@ AliasAllocator& alias_allocator() {
 
 } // namespace
 
-NeuronStorage* aliased_storage(const c10::StorageImpl* cpu) {
+c10::StorageImpl* aliased_storage(const c10::StorageImpl* cpu) {
   const auto& data = cpu->data_ptr();
-  return data.get_deleter() == &alias_deleter ? static_cast<NeuronStorage*>(data.get_context()) : nullptr;
+  if (data.get_deleter() == &alias_deleter) {
+    return static_cast<NeuronStorage*>(data.get_context());
+  }
+  if (C10_UNLIKELY(data.get_deleter() == &foreign_deleter)) {
+    return static_cast<c10::Storage*>(data.get_context())->unsafeGetStorageImpl();
+  }
+  return nullptr;
 }
 
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage(NeuronStorage& storage) {
@@ -76,14 +96,15 @@ at::Tensor cpu_alias(const at::Tensor& tensor) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "neuron: a tensor with dispatch keys ", impl->key_set(), " has no CPU counterpart here");
   }
   auto* storage = as_neuron(impl->storage());
-  TORCH_CHECK(storage != nullptr, "neuron: the tensor's storage was not made by the device");
-  if (C10_UNLIKELY(storage->fault != nullptr)) {
-    storage->fault->raise();
+  if (C10_LIKELY(storage != nullptr)) {
+    if (C10_UNLIKELY(storage->fault != nullptr)) {
+      storage->fault->raise();
+    }
+    if (C10_UNLIKELY(storage->data() == nullptr)) {
+      materialize(*storage);
+    }
   }
-  if (C10_UNLIKELY(storage->data() == nullptr)) {
-    materialize(*storage);
-  }
-  auto alias = c10::make_intrusive<c10::TensorImpl>(c10::Storage(cpu_storage(*storage)), kCpuKeys, impl->dtype());
+  auto alias = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage ? cpu_storage(*storage) : foreign_alias(impl->storage())), kCpuKeys, impl->dtype());
   alias->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   if (C10_UNLIKELY(impl->is_conj())) {
     alias->_set_conj(true);
@@ -178,11 +199,12 @@ bool carry_back(const at::Tensor& alias, const at::Tensor& original) {
   bool changed = false;
   auto* storage = as_neuron(to->storage());
   auto* cpu = from->storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(cpu != storage->alias.load(std::memory_order_relaxed))) {
+  if (C10_UNLIKELY(storage == nullptr ? aliased_storage(cpu) != to->storage().unsafeGetStorageImpl()
+                                      : cpu != storage->alias.load(std::memory_order_relaxed))) {
     // The kernel gave the tensor another storage.
     to->set_storage_keep_dtype(neuron_result(alias).storage());
     changed = true;
-  } else if (C10_UNLIKELY(aliased_storage(cpu) != storage)) {
+  } else if (C10_UNLIKELY(storage != nullptr && aliased_storage(cpu) != storage)) {
     // The kernel resized: the alias has memory of its own now, which the device's storage takes over.
     auto& data = cpu->_mutable_data_ptr_no_checks();
     void* pointer = data.get();
@@ -191,7 +213,7 @@ bool carry_back(const at::Tensor& alias, const at::Tensor& original) {
     storage->set_data_ptr_noswap(c10::DataPtr(pointer, data.release_context(), deleter, neuron_device()));
     cpu->set_data_ptr_noswap(c10::DataPtr(pointer, storage, &alias_deleter, c10::Device(c10::DeviceType::CPU)));
     changed = true;
-  } else if (C10_UNLIKELY(cpu->nbytes() != storage->nbytes())) {
+  } else if (C10_UNLIKELY(storage != nullptr && cpu->nbytes() != storage->nbytes())) {
     storage->set_nbytes(cpu->nbytes());
   }
   if (from->sizes() != to->sizes() || from->strides() != to->strides() || from->storage_offset() != to->storage_offset()) {

@@ -39,8 +39,8 @@ at::Tensor neuron_result(const at::Tensor& cpu);
 // After a kernel ran on `alias`: carries a changed size or moved memory back to `original`. True if anything changed.
 bool carry_back(const at::Tensor& alias, const at::Tensor& original);
 
-// The device storage behind a CPU storage made by cpu_storage(), else nullptr.
-NeuronStorage* aliased_storage(const c10::StorageImpl* cpu);
+// The device storage behind the CPU storage of a cpu_alias(), else nullptr.
+c10::StorageImpl* aliased_storage(const c10::StorageImpl* cpu);
 
 // A device tensor on `storage` with the metadata given.
 at::Tensor make_tensor(c10::intrusive_ptr<c10::StorageImpl> storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,

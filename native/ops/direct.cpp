@@ -59,6 +59,13 @@ at::Tensor aliased(const at::Tensor& tensor, bool written, Pairs& pairs) {
   if (!tensor.defined() || !on_neuron(tensor)) {
     return tensor;
   }
+  // One tensor given twice stays one tensor: kernels compare identities (an in-place op may not broadcast itself).
+  for (auto& pair : pairs) {
+    if (pairs.size() <= 8 && pair.original.is_same(tensor)) {
+      pair.written |= written;
+      return pair.alias;
+    }
+  }
   pairs.push_back({tensor, cpu_alias(tensor), written});
   return pairs.back().alias;
 }

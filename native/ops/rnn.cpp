@@ -2,8 +2,8 @@
 // the same ops in the same order, forward and hence backward: the input's projection for all time steps at once, and
 // oneDNN's LSTM where CPU uses it. rnn_tanh_cell and rnn_relu_cell are not here: PyTorch's own do not ask for the device.
 #include <ATen/ATen.h>
-#include <ATen/native/RNN.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/RNN.h>
 
 #include "ops/register.h"
 
@@ -27,29 +27,30 @@ struct Params {
   }
 };
 
-// What one time step hands to the next; `c` is LSTM's alone.
+// What one time step hands to the next; `c` is LSTM's alone. Where something is done to both, `c` comes first, as on CPU:
+// the order of calls is the order in which gradients add up.
 struct State {
   Tensor h, c;
 
-  template <class F>
-  State map(const F& f) const {
-    return {f(h), c.defined() ? f(c) : Tensor()};
-  }
   State rows(int64_t start, int64_t end) const {
-    return map([&](const Tensor& t) { return t.narrow(0, start, end - start); });
+    auto cut = [&](const Tensor& t) { return t.narrow(0, start, end - start); };
+    Tensor some_c = c.defined() ? cut(c) : Tensor();
+    return {cut(h), some_c};
   }
 };
 
-template <class F>
-State join(const std::vector<State>& states, const F& f) {
+State join(const std::vector<State>& states, Tensor (*how)(TensorList, int64_t)) {
   std::vector<Tensor> h, c;
   for (const auto& state : states) {
     h.push_back(state.h);
-    if (state.c.defined()) {
-      c.push_back(state.c);
-    }
+    c.push_back(state.c);
   }
-  return {f(h), c.empty() ? Tensor() : f(c)};
+  Tensor joined_c = !c.empty() && c[0].defined() ? how(c, 0) : Tensor();
+  return {how(h, 0), joined_c};
+}
+
+Tensor concatenated(TensorList parts, int64_t dim) {
+  return at::cat(parts, dim);
 }
 
 // ---- Cells: one time step. With `projected`, the input went through project_input() already.
@@ -117,10 +118,6 @@ Run run_padded(Cell cell, const Tensor& input, const State& first, const Params&
   return {at::stack(outputs, 0), state};
 }
 
-State join_rows(const std::vector<State>& states) {
-  return join(states, [](const std::vector<Tensor>& parts) { return at::cat(parts, 0); });
-}
-
 // Packed sequences are sorted by falling length and lie step after step: step i has the rows of the batch_sizes[i] longest.
 Run run_packed(Cell cell, const Tensor& data, at::IntArrayRef batch_sizes, const State& first, const Params& params) {
   auto projected = params.project_input(data);
@@ -141,7 +138,7 @@ Run run_packed(Cell cell, const Tensor& data, at::IntArrayRef batch_sizes, const
   }
   ended.push_back(state);
   std::reverse(ended.begin(), ended.end());
-  return {at::cat(outputs, 0), join_rows(ended)};
+  return {at::cat(outputs, 0), join(ended, concatenated)};
 }
 
 Run run_packed_backwards(Cell cell, const Tensor& data, at::IntArrayRef batch_sizes, const State& first, const Params& params) {
@@ -151,7 +148,7 @@ Run run_packed_backwards(Cell cell, const Tensor& data, at::IntArrayRef batch_si
   std::vector<Tensor> outputs;
   for (auto batch = batch_sizes.rbegin(); batch != batch_sizes.rend(); ++batch) {
     if (*batch > rows) {
-      state = join_rows({state, first.rows(rows, *batch)});
+      state = join({state, first.rows(rows, *batch)}, concatenated);
     }
     offset -= *batch;
     rows = *batch;
@@ -203,14 +200,14 @@ Run run_stack(const Stack& stack, Tensor input, Opt<at::IntArrayRef> batch_sizes
     if (stack.bidirectional) {
       auto back = run(layer * directions + 1, true);
       last.push_back(back.last);
-      output = at::cat({output, back.output}, -1);
+      output = at::cat({output, back.output}, output.dim() - 1);
     }
     input = output;
     if (stack.dropout != 0 && stack.train && layer < stack.layers - 1) {
       input = at::dropout(input, stack.dropout, true);
     }
   }
-  return {input, join(last, [](const std::vector<Tensor>& parts) { return at::stack(parts, 0); })};
+  return {input, join(last, at::stack)};
 }
 
 Tensor host_sizes(const Tensor& batch_sizes) {
@@ -244,8 +241,8 @@ std::tuple<Tensor, Tensor> rnn_padded(const Tensor& input, const Tensor& hx, Ten
 }
 
 template <Cell cell>
-std::tuple<Tensor, Tensor> rnn_packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList params, bool biases,
-                                      int64_t layers, double dropout, bool train, bool bidirectional) {
+std::tuple<Tensor, Tensor> rnn_packed(const Tensor& data, const Tensor& batch_sizes, const Tensor& hx, TensorList params,
+                                      bool biases, int64_t layers, double dropout, bool train, bool bidirectional) {
   const auto sizes = host_sizes(batch_sizes);
   auto [output, last] = run_stack({cell, split_params(params, biases, false), layers, dropout, train, bidirectional}, data,
                                   int_list(sizes), first_states(hx));
@@ -274,7 +271,7 @@ bool cpu_takes_onednn(const Tensor& input, TensorList params, TensorList hx) {
   }
   const auto dtype = input.scalar_type();
   const bool takes_dtype = dtype == at::kFloat || (dtype == at::kBFloat16 && onednn_supports(dtype)) ||
-      (dtype == at::kHalf && !at::GradMode::is_enabled() && onednn_supports(dtype)); // no training in float16
+                           (dtype == at::kHalf && !at::GradMode::is_enabled() && onednn_supports(dtype)); // no training in float16
   return takes_dtype && input.sym_numel() != 0;
 }
 
@@ -334,8 +331,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_packed(const Tensor& data, const Tensor&
     auto [output, hy, cy] = lstm_onednn(input, hx, params, biases, layers, dropout, train, bidirectional, false);
     return {output.view({data.size(0), output.size(2)}), hy, cy};
   }
-  auto [output, last] = run_stack({lstm_step, split_params(params, biases, projections), layers, dropout, train, bidirectional}, data,
-                                  steps, first_states(hx));
+  auto [output, last] = run_stack({lstm_step, split_params(params, biases, projections), layers, dropout, train, bidirectional},
+                                  data, steps, first_states(hx));
   return {output, last.h, last.c};
 }
 
@@ -395,8 +392,9 @@ std::tuple<Tensor, Tensor, Tensor> fused_lstm_cell(const Tensor& input_gates, co
   return {next.h, next.c, gates};
 }
 
-std::tuple<Tensor, Tensor, Tensor> fused_lstm_cell_backward(const Opt<Tensor>& grad_hy, const Opt<Tensor>& grad_cy, const Tensor& cx,
-                                                            const Tensor& cy, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor> fused_lstm_cell_backward(const Opt<Tensor>& grad_hy, const Opt<Tensor>& grad_cy,
+                                                            const Tensor& cx, const Tensor& cy, const Tensor& workspace,
+                                                            bool has_bias) {
   const bool from_h = grad_hy && grad_hy->defined(), from_c = grad_cy && grad_cy->defined();
   if (!from_h && !from_c) {
     return {};

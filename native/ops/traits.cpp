@@ -20,8 +20,8 @@ const std::vector<Exception>& op_exceptions() {
 const char* rule_name(Rule rule) {
   static constexpr const char* names[] = {
       "side_effect", "dynamic_shape", "fails_on_values", "index_in_range", "index_lists", "target_in_range", "integer_divisor",
-      "undeclared_write", "numbers_are_key", "whole", "host_operands", "bounded_by_start_end", "bounded_by_dim", "bounded_by_input"};
-  static_assert(std::size(names) == static_cast<size_t>(Rule::BoundedByInput) + 1);
+      "undeclared_write", "numbers_are_key", "whole", "host_operands", "bounded_by_start_end", "bounded_by_dim", "bounded_by_input", "no_out"};
+  static_assert(std::size(names) == static_cast<size_t>(Rule::NoOut) + 1);
   return names[static_cast<size_t>(rule)];
 }
 
@@ -256,6 +256,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
         break;
       case Rule::NumbersAreKey:
       case Rule::Whole:
+      case Rule::NoOut:
         break;
     }
   }
@@ -281,7 +282,8 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
   pure = !writes && !random;
   // Structured ops only: there both overloads are one kernel. Others may differ (native_batch_norm.out leaves results
   // unwritten for some strides).
-  if (!direct && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+  if (!direct && !excepted(op_name, Rule::NoOut) &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
     out = find_out(op);
   }
 }
@@ -312,13 +314,17 @@ bool recorder_takes(const c10::OperatorHandle& op) {
     return false;
   }
   using c10::DispatchKey;
-  if (excepted(name, Rule::Whole)) {
-    return true;
-  }
-  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) || is_view(op.schema())) {
+  if (is_view(op.schema())) {
     return false;
   }
+  // Some composites have a kernel of their own on the CPU beside (silu_backward): then that is what the CPU runs.
   if (runs_on_cpu(op)) {
+    return true;
+  }
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    return false;
+  }
+  if (excepted(name, Rule::Whole)) {
     return true;
   }
   if (!op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) {

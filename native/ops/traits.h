@@ -28,6 +28,7 @@ enum class Rule : uint8_t {
   BoundedByStartEnd, // the result's values lie in [start, end)
   BoundedByDim, // the result's values are indices along a dimension
   BoundedByInput, // the result's values are among those of an argument
+  NoOut, // its out= overload is not the same computation
 };
 
 enum class ArgKind : uint8_t { Tensor, TensorList, Scalar, ScalarList, Float, Generator, Device, Attribute };

@@ -12,7 +12,7 @@
 #include "recorder/recorder.h"
 
 #include <ATen/core/List.h>
-#include <c10/core/GradMode.h>
+#include <c10/core/AutogradState.h>
 
 #include <algorithm>
 #include <cstring>
@@ -47,6 +47,14 @@ void update_recording() {
 }
 
 thread_local bool inside = false; // this thread holds the recorder: ops from kernels run directly
+thread_local bool greeted = false;
+
+// The first op of a thread. Backward passes stay on the thread that calls them, as on the CPU: the autograd engine would
+// hand them to a thread of the device, whose kernels would start a second team of OpenMP threads.
+void greet() {
+  greeted = true;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
 
 class Recorder {
  public:
@@ -474,6 +482,9 @@ bool raises(FlushReason reason) {
 } // namespace
 
 void record(const OpTraits& traits, const c10::IValue* args, Results& results) {
+  if (C10_UNLIKELY(!greeted)) {
+    greet();
+  }
   if (C10_UNLIKELY(!recording.load(std::memory_order_relaxed) || inside)) {
     if (current_mode == Mode::Adaptive && !inside) {
       count_direct(traits, DirectReason::Blocking);

@@ -63,11 +63,24 @@ Fragment::Fragment(const Node* end) : end_(end) {
     const OpTraits& traits = *node.traits;
     Step step{&node, traits.out ? *traits.out : traits.op, nullptr, {}, {}, {}, {}, {}, {}, traits.random && !traits.random_argument};
     size_t next = 0;
+    // One view given twice is one tensor, as where it came from: kernels compare identities.
+    std::vector<std::pair<const Leaf*, at::Tensor>> views;
+    auto operand = [&](const Leaf& leaf) {
+      for (const auto& [other, tensor] : views) {
+        if (views.size() <= 8 && other->slot == leaf.slot && other->dim == leaf.dim && other->value == leaf.value &&
+            other->dtype == leaf.dtype && (other->flags & (kConj | kNeg)) == (leaf.flags & (kConj | kNeg)) &&
+            std::equal(node.words.begin() + leaf.at, node.words.begin() + leaf.at + 2 * leaf.dim, node.words.begin() + other->at)) {
+          return tensor;
+        }
+      }
+      views.emplace_back(&leaf, this->operand(leaf, node));
+      return views.back().second;
+    };
     for (size_t i = 0; i < traits.args.size(); ++i) {
       const Leaf& leaf = node.leaves[next++];
       switch (leaf.kind) {
         case LeafKind::Tensor:
-          step.arguments.emplace_back(operand(leaf, node));
+          step.arguments.emplace_back(operand(leaf));
           break;
         case LeafKind::HostNumber: {
           auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(leaf.dtype), std::nullopt, std::nullopt, std::nullopt,
@@ -108,7 +121,7 @@ Fragment::Fragment(const Node* end) : end_(end) {
           for (int64_t k = 0; k < leaf.value; ++k) {
             const Leaf& element = node.leaves[next++];
             if (element.kind == LeafKind::Tensor) {
-              list.push_back(operand(element, node));
+              list.push_back(operand(element));
             } else if (element.kind == LeafKind::HostNumber) {
               auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(element.dtype), std::nullopt, std::nullopt,
                                                   std::nullopt, std::nullopt);

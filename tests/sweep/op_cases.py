@@ -110,6 +110,10 @@ class OpCases:
             yield "negated", _with_input(sample, torch._neg_view(sample.input.detach()).requires_grad_(self.grad))
 
     def arguments(self, sample: Any, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        if op_name(self.op) in skips.HOST_ARGUMENTS:
+            value = trees.copy_to(sample.input, device)
+            args, kwargs = trees.copy_to((sample.args, sample.kwargs), CPU)
+            return value, args, kwargs
         value, args, kwargs = trees.copy_to((sample.input, sample.args, sample.kwargs), device)
         if "device" in kwargs or self.op.is_factory_function:
             kwargs["device"] = device
@@ -194,7 +198,7 @@ def error_cases(op: Any) -> list[Case]:
     made = []
     if op.error_inputs_func is None:
         return made
-    for index, refused in enumerate(op.error_inputs(torch.device(CPU))):
+    for index, refused in enumerate(op.error_inputs(CPU)):
         sample = refused.sample_input
 
         def run(device: str, sample: Any = sample) -> tuple[Any, Any]:

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 # Ops whose results are, wholly or in part, memory that nothing has written: only their metadata is compared.
 UNINITIALISED: dict[str, str] = {}
 
+# Ops that take their tensor arguments beside the first on the host, whatever the device (torch checks it).
+HOST_ARGUMENTS: dict[str, str] = {
+    "tensor_split": "indices and sections are read while the views are made",
+}
+
 
 @dataclass(frozen=True)
 class Skip:
