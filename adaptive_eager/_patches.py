@@ -196,7 +196,7 @@ def _choose_loss_as_on_cpu() -> None:
     def resolve_as_cpu(dtype: torch.dtype, device: torch.device | None) -> torch.dtype | None:
         return resolve(dtype, torch.device("cpu") if device is not None and device.type == NAME else device)
 
-    options.LinearCrossEntropyOptions._resolve_auto_acc_dtype = staticmethod(resolve_as_cpu)  # type: ignore[method-assign,assignment]
+    options.LinearCrossEntropyOptions._resolve_auto_acc_dtype = staticmethod(resolve_as_cpu)  # type: ignore[method-assign]
 
 
 def _send_by_value() -> None:

@@ -105,9 +105,19 @@ int ae_context_changes(int relearn) {
 
 void ae_get_stats(ae_stats* out) {
   auto get = [](const std::atomic<uint64_t>& c) { return c.load(std::memory_order_relaxed); };
-  *out = {get(counters.recorded), get(counters.direct), get(counters.launches), get(counters.compiled), get(counters.fragments),
-          get(counters.hits), get(counters.misses), get(counters.evictions), get(counters.compile_ns), get(counters.record_ns),
-          get(counters.launch_ns), 0, 0};
+  *out = {get(counters.recorded),
+          get(counters.direct),
+          get(counters.launches),
+          get(counters.compiled),
+          get(counters.fragments),
+          get(counters.hits),
+          get(counters.misses),
+          get(counters.evictions),
+          get(counters.compile_ns),
+          get(counters.record_ns),
+          get(counters.launch_ns),
+          0,
+          0};
   pending_work(out->pending_ops, out->pending_bytes);
 }
 

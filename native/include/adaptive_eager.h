@@ -15,9 +15,9 @@ extern "C" {
 
 /* Library. */
 int ae_abi_version(void);
-const char *ae_built_torch_version(void);
-const char *ae_last_error(void);
-void ae_free(char *text);
+const char* ae_built_torch_version(void);
+const char* ae_last_error(void);
+void ae_free(char* text);
 /* Registers kernels, allocator, guard and hooks with the dispatcher. Call once, after the backend was renamed. */
 int ae_init(void);
 /* Flushes pending work at interpreter exit; afterwards every op runs at its call. */
@@ -52,39 +52,39 @@ typedef struct {
   uint64_t pending_ops;
   uint64_t pending_bytes;
 } ae_stats;
-void ae_get_stats(ae_stats *out);
+void ae_get_stats(ae_stats* out);
 void ae_reset_stats(void);
 
 /* Reasons: why a region ended (flush) and why an op ran by itself (direct). Tables in native/tables. */
 typedef struct {
-  const char *name;
-  const char *text;
-  const char *hint;
+  const char* name;
+  const char* text;
+  const char* hint;
   uint64_t count;
 } ae_reason;
 int ae_flush_reason_count(void);
-int ae_flush_reason(int index, ae_reason *out);
+int ae_flush_reason(int index, ae_reason* out);
 int ae_direct_reason_count(void);
-int ae_direct_reason(int index, ae_reason *out);
+int ae_direct_reason(int index, ae_reason* out);
 
 /* Policy constants: table in native/tables/policy.def. */
 typedef struct {
-  const char *name;
+  const char* name;
   int64_t initial;
   int64_t low;
   int64_t high;
-  const char *why;
+  const char* why;
 } ae_policy;
 int ae_policy_count(void);
-int ae_policy_describe(int index, ae_policy *out);
+int ae_policy_describe(int index, ae_policy* out);
 int64_t ae_policy_get(int index);
 int ae_policy_set(int index, int64_t value);
 
 /* JSON: {"regions": [{"id", "ops": [names], "launches", "ns", "ends": {reason: count}}],
  *        "direct": [{"op", "reason", "count"}]}, the costliest first. */
-char *ae_explain(void);
+char* ae_explain(void);
 /* JSON: one row an op of the exception and value-check tables, for the docs. */
-char *ae_describe_ops(void);
+char* ae_describe_ops(void);
 
 /* Memory statistics of the device's caching allocator, in bytes and counts. */
 typedef struct {
@@ -101,7 +101,7 @@ typedef struct {
   int64_t cache_flushes;
   int64_t ooms;
 } ae_memory;
-void ae_memory_stats(ae_memory *out);
+void ae_memory_stats(ae_memory* out);
 void ae_memory_reset_peak(void);
 void ae_memory_reset_accumulated(void);
 void ae_memory_empty_cache(void);

@@ -12,17 +12,17 @@ namespace {
 // Marks CPU storages that alias device memory; the context is the device storage.
 void alias_deleter(void*) {}
 
-// The same for storages on the device that are not its own (memory of others, through from_blob or DLPack): the alias
-// keeps the storage; the context owns a reference.
-void foreign_deleter(void* context) {
+// The same for storages on the device that are not its own (memory of others, through from_blob or DLPack), and for
+// kernels that may hold on to the alias: it keeps the storage; the context owns a reference.
+void keeping_deleter(void* context) {
   delete static_cast<c10::Storage*>(context);
 }
 
-c10::intrusive_ptr<c10::StorageImpl> foreign_alias(const c10::Storage& storage) {
+c10::intrusive_ptr<c10::StorageImpl> keeping_alias(const c10::Storage& storage) {
   auto* impl = storage.unsafeGetStorageImpl();
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), impl->nbytes(),
-      c10::DataPtr(const_cast<void*>(impl->data()), new c10::Storage(storage), &foreign_deleter, c10::Device(c10::DeviceType::CPU)),
+      c10::DataPtr(const_cast<void*>(impl->data()), new c10::Storage(storage), &keeping_deleter, c10::Device(c10::DeviceType::CPU)),
       nullptr, false);
 }
 
@@ -52,7 +52,7 @@ c10::StorageImpl* aliased_storage(const c10::StorageImpl* cpu) {
   if (data.get_deleter() == &alias_deleter) {
     return static_cast<NeuronStorage*>(data.get_context());
   }
-  if (C10_UNLIKELY(data.get_deleter() == &foreign_deleter)) {
+  if (C10_UNLIKELY(data.get_deleter() == &keeping_deleter)) {
     return static_cast<c10::Storage*>(data.get_context())->unsafeGetStorageImpl();
   }
   return nullptr;
@@ -78,7 +78,7 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage(NeuronStorage& storage) {
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(alias);
 }
 
-at::Tensor cpu_alias(const at::Tensor& tensor) {
+at::Tensor cpu_alias(const at::Tensor& tensor, bool keeps) {
   if (!tensor.defined() || !on_neuron(tensor)) {
     return tensor;
   }
@@ -104,7 +104,8 @@ at::Tensor cpu_alias(const at::Tensor& tensor) {
       materialize(*storage);
     }
   }
-  auto alias = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage ? cpu_storage(*storage) : foreign_alias(impl->storage())), kCpuKeys, impl->dtype());
+  auto alias = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(storage && !keeps ? cpu_storage(*storage) : keeping_alias(impl->storage())), kCpuKeys, impl->dtype());
   alias->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   if (C10_UNLIKELY(impl->is_conj())) {
     alias->_set_conj(true);
@@ -197,14 +198,14 @@ bool carry_back(const at::Tensor& alias, const at::Tensor& original) {
     return true;
   }
   bool changed = false;
-  auto* storage = as_neuron(to->storage());
+  auto* original_impl = to->storage().unsafeGetStorageImpl();
+  auto* storage = as_neuron(original_impl);
   auto* cpu = from->storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(storage == nullptr ? aliased_storage(cpu) != to->storage().unsafeGetStorageImpl()
-                                      : cpu != storage->alias.load(std::memory_order_relaxed))) {
-    // The kernel gave the tensor another storage.
-    to->set_storage_keep_dtype(neuron_result(alias).storage());
-    changed = true;
-  } else if (C10_UNLIKELY(storage != nullptr && aliased_storage(cpu) != storage)) {
+  if (C10_LIKELY(aliased_storage(cpu) == original_impl)) {
+    if (C10_UNLIKELY(cpu->nbytes() != original_impl->nbytes())) {
+      original_impl->set_nbytes(cpu->nbytes());
+    }
+  } else if (storage != nullptr && cpu == storage->alias.load(std::memory_order_relaxed)) {
     // The kernel resized: the alias has memory of its own now, which the device's storage takes over.
     auto& data = cpu->_mutable_data_ptr_no_checks();
     void* pointer = data.get();
@@ -213,8 +214,10 @@ bool carry_back(const at::Tensor& alias, const at::Tensor& original) {
     storage->set_data_ptr_noswap(c10::DataPtr(pointer, data.release_context(), deleter, neuron_device()));
     cpu->set_data_ptr_noswap(c10::DataPtr(pointer, storage, &alias_deleter, c10::Device(c10::DeviceType::CPU)));
     changed = true;
-  } else if (C10_UNLIKELY(storage != nullptr && cpu->nbytes() != storage->nbytes())) {
-    storage->set_nbytes(cpu->nbytes());
+  } else {
+    // The kernel gave the tensor another storage.
+    to->set_storage_keep_dtype(neuron_result(alias).storage());
+    changed = true;
   }
   if (from->sizes() != to->sizes() || from->strides() != to->strides() || from->storage_offset() != to->storage_offset()) {
     to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());

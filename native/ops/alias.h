@@ -20,9 +20,8 @@ inline bool on_neuron(const at::Tensor& t) {
 
 // A strided tensor whose metadata and storage say all there is to it (not sparse, nested, quantized or a wrapper).
 inline bool is_plain(const c10::TensorImpl* impl) {
-  constexpr c10::DispatchKeySet special{
-      c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor,
-      c10::DispatchKey::Python};
+  constexpr c10::DispatchKeySet special{c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
+                                        c10::DispatchKey::NestedTensor, c10::DispatchKey::Python};
   return !impl->key_set().has_any(special) && impl->has_storage();
 }
 
@@ -31,7 +30,8 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage(NeuronStorage& storage);
 
 // The CPU tensor over a device tensor's memory, with the same sizes, strides, offset, dtype and conj/neg bits.
 // Gives the storage memory if it has none. Other tensors come back as they are.
-at::Tensor cpu_alias(const at::Tensor& tensor);
+// `keeps`: the alias keeps the storage alive, for kernels that may hold on to it.
+at::Tensor cpu_alias(const at::Tensor& tensor, bool keeps = false);
 
 // The device tensor over a CPU kernel's result: takes over the memory, or finds the device storage that it aliases.
 at::Tensor neuron_result(const at::Tensor& cpu);

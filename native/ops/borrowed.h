@@ -12,7 +12,8 @@
 namespace ae {
 
 inline c10::IValue borrow(const at::Tensor& tensor) {
-  return c10::IValue(at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor.unsafeGetTensorImpl())));
+  return c10::IValue(
+      at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor.unsafeGetTensorImpl())));
 }
 
 // Takes a borrowed reference back without giving it up twice.

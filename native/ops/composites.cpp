@@ -17,7 +17,8 @@ Tensor shadow(const Tensor& t) {
   if (!t.defined() || !on_neuron(t)) {
     return t;
   }
-  static const auto* empty = new c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(at::kCPU)), nullptr, false);
+  static const auto* empty =
+      new c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(at::kCPU)), nullptr, false);
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(*empty), kCpuKeys, t.dtype());
   impl->set_sizes_and_strides(t.sizes(), t.strides(), 0);
   Tensor result(std::move(impl));
@@ -27,8 +28,8 @@ Tensor shadow(const Tensor& t) {
   return result;
 }
 
-int64_t sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value, const Opt<Tensor>& mask, double dropout, bool causal,
-                   Opt<double> scale, bool gqa) {
+int64_t sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value, const Opt<Tensor>& mask, double dropout,
+                   bool causal, Opt<double> scale, bool gqa) {
   Opt<Tensor> shadow_mask;
   if (mask && mask->defined()) {
     shadow_mask = shadow(*mask);
@@ -44,10 +45,12 @@ Overrideable sdp_overrideable(const Tensor& query, const Tensor& key, const Tens
   return {out, logsumexp, Tensor(), Tensor(), query.sym_size(2), key.sym_size(2), Tensor(), Tensor(), Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> sdp_overrideable_backward(
-    const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias, std::array<bool, 4> mask,
-    const Tensor& out, const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout, bool causal,
-    const Tensor&, const Tensor&, Opt<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> sdp_overrideable_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                                                                     const Tensor& value, const Tensor& bias,
+                                                                     std::array<bool, 4> mask, const Tensor& out,
+                                                                     const Tensor& logsumexp, const Tensor&, const Tensor&,
+                                                                     c10::SymInt, c10::SymInt, double dropout, bool causal,
+                                                                     const Tensor&, const Tensor&, Opt<double> scale) {
   TORCH_CHECK(!mask[3], "_scaled_dot_product_fused_attention_overrideable_backward: attn_bias has no gradient on CPU or neuron");
   auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad, query, key, value, out, logsumexp, dropout, causal, bias.defined() ? Opt<Tensor>(bias) : std::nullopt, scale);
@@ -60,13 +63,15 @@ Tensor convolution_overrideable(const Tensor& input, const Tensor& weight, const
   return at::convolution_symint(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward_overrideable(
-    const Tensor& grad, const Tensor& input, const Tensor& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups, std::array<bool, 3> mask) {
+std::tuple<Tensor, Tensor, Tensor> convolution_backward_overrideable(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                                                                     c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                                                     c10::SymIntArrayRef dilation, bool transposed,
+                                                                     c10::SymIntArrayRef output_padding, c10::SymInt groups,
+                                                                     std::array<bool, 3> mask) {
   // The bias has one element an output channel, which is where grad keeps its channels.
   std::vector<c10::SymInt> bias_sizes{grad.sym_size(1)};
-  return at::convolution_backward_symint(grad, input, weight, c10::SymIntArrayRef(bias_sizes), stride, padding, dilation, transposed,
-                                         output_padding, groups, mask);
+  return at::convolution_backward_symint(grad, input, weight, c10::SymIntArrayRef(bias_sizes), stride, padding, dilation,
+                                         transposed, output_padding, groups, mask);
 }
 
 // dropout: CPU draws a mask in the input's dtype and divides it by the keeping probability; native_dropout, which
@@ -104,8 +109,9 @@ Tensor& dropout_(Tensor& input, double p, bool train) {
 } // namespace
 
 void register_composites(torch::Library& m, torch::Library& autograd) {
-  m.impl("_fused_sdp_choice", [](const Tensor& q, const Tensor& k, const Tensor& v, const Opt<Tensor>& mask, double dropout, bool causal,
-                                 Opt<double> scale, bool gqa) { return sdp_choice(q, k, v, mask, dropout, causal, scale, gqa); });
+  m.impl("_fused_sdp_choice",
+         [](const Tensor& q, const Tensor& k, const Tensor& v, const Opt<Tensor>& mask, double dropout, bool causal,
+            Opt<double> scale, bool gqa) { return sdp_choice(q, k, v, mask, dropout, causal, scale, gqa); });
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(sdp_overrideable));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(sdp_overrideable_backward));
   m.impl("convolution_overrideable", TORCH_FN(convolution_overrideable));

@@ -1,8 +1,8 @@
 // Copies. Within the device they are ordinary records; to and from the host they happen at the call.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Operators.h>
-#include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_local_scalar_dense.h>
 
 #include "ops/alias.h"
 #include "ops/borrowed.h"

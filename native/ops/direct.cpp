@@ -13,8 +13,8 @@ namespace ae {
 using torch::jit::Stack;
 
 BelowEverything::BelowEverything() : saved_(c10::impl::tls_local_dispatch_key_set()) {
-  static const c10::DispatchKeySet excluded = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::default_excluded_set |
-      c10::autocast_dispatch_keyset;
+  static const c10::DispatchKeySet excluded =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::default_excluded_set | c10::autocast_dispatch_keyset;
   c10::impl::PODLocalDispatchKeySet pod;
   pod.set_included(c10::default_included_set);
   pod.set_excluded(excluded);
@@ -55,7 +55,7 @@ struct Pair {
 };
 using Pairs = c10::SmallVector<Pair, 6>;
 
-at::Tensor aliased(const at::Tensor& tensor, bool written, Pairs& pairs) {
+at::Tensor aliased(const at::Tensor& tensor, bool written, Pairs& pairs, bool keeps) {
   if (!tensor.defined() || !on_neuron(tensor)) {
     return tensor;
   }
@@ -66,7 +66,7 @@ at::Tensor aliased(const at::Tensor& tensor, bool written, Pairs& pairs) {
       return pair.alias;
     }
   }
-  pairs.push_back({tensor, cpu_alias(tensor), written});
+  pairs.push_back({tensor, cpu_alias(tensor, keeps), written});
   return pairs.back().alias;
 }
 
@@ -99,15 +99,15 @@ void check_devices(const OpTraits& traits, const c10::IValue* args, bool any_neu
   }
 }
 
-c10::IValue cpu_argument(const ArgTraits& arg, const c10::IValue& iv, Pairs& pairs, bool random) {
+c10::IValue cpu_argument(const ArgTraits& arg, const c10::IValue& iv, Pairs& pairs, bool random, bool keeps) {
   if (iv.isTensor()) {
-    return aliased(iv.toTensor(), arg.written, pairs);
+    return aliased(iv.toTensor(), arg.written, pairs, keeps);
   }
   if (arg.kind == ArgKind::TensorList && iv.isList()) {
     c10::impl::GenericList copy(iv.toList().elementType());
     copy.reserve(iv.toListRef().size());
     for (const c10::IValue& element : iv.toListRef()) {
-      copy.push_back(element.isTensor() ? c10::IValue(aliased(element.toTensor(), arg.written, pairs)) : element);
+      copy.push_back(element.isTensor() ? c10::IValue(aliased(element.toTensor(), arg.written, pairs, keeps)) : element);
     }
     return copy;
   }
@@ -154,7 +154,7 @@ void run_direct(const OpTraits& traits, const c10::IValue* args, Results& result
   for (size_t i = 0; i < count; ++i) {
     const c10::IValue& iv = args[i];
     device_argument |= traits.args[i].kind == ArgKind::Device && iv.isDevice() && iv.toDevice().is_privateuseone();
-    inner.push_back(cpu_argument(traits.args[i], iv, pairs, traits.random));
+    inner.push_back(cpu_argument(traits.args[i], iv, pairs, traits.random, !traits.aten));
   }
   check_devices(traits, args, !pairs.empty() || device_argument);
   {

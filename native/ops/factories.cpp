@@ -58,8 +58,8 @@ Tensor empty(c10::SymIntArrayRef sym_size, Opt<at::ScalarType> dtype, Opt<at::La
   return result;
 }
 
-Tensor empty_strided(c10::SymIntArrayRef sym_size, c10::SymIntArrayRef sym_stride, Opt<at::ScalarType> dtype, Opt<at::Layout> layout,
-                     Opt<at::Device> device, Opt<bool> pin_memory) {
+Tensor empty_strided(c10::SymIntArrayRef sym_size, c10::SymIntArrayRef sym_stride, Opt<at::ScalarType> dtype,
+                     Opt<at::Layout> layout, Opt<at::Device> device, Opt<bool> pin_memory) {
   check_options(layout, device, pin_memory);
   auto size = C10_AS_INTARRAYREF_SLOW(sym_size);
   auto stride = C10_AS_INTARRAYREF_SLOW(sym_stride);
@@ -133,7 +133,7 @@ bool is_set_to(const Tensor& self, const Tensor& other) {
   auto* a = self.unsafeGetTensorImpl();
   auto* b = other.unsafeGetTensorImpl();
   return a->has_storage() && b->has_storage() && a->storage().unsafeGetStorageImpl() == b->storage().unsafeGetStorageImpl() &&
-      a->storage_offset() == b->storage_offset() && a->sizes() == b->sizes() && a->strides() == b->strides();
+         a->storage_offset() == b->storage_offset() && a->sizes() == b->sizes() && a->strides() == b->strides();
 }
 
 Tensor efficient_zero(c10::SymIntArrayRef sym_size, Opt<at::ScalarType> dtype, Opt<at::Layout> layout, Opt<at::Device> device,
@@ -142,8 +142,8 @@ Tensor efficient_zero(c10::SymIntArrayRef sym_size, Opt<at::ScalarType> dtype, O
   auto size = C10_AS_INTARRAYREF_SLOW(sym_size);
   auto type = type_of(dtype);
   size_t nbytes = at::detail::computeStorageNbytesContiguous(size, type.itemsize());
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(make_storage(nbytes)), kNeuronKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), type);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(make_storage(nbytes)),
+                                                   kNeuronKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), type);
   impl->set_sizes_contiguous(size);
   return Tensor(std::move(impl));
 }

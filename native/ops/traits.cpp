@@ -19,8 +19,9 @@ const std::vector<Exception>& op_exceptions() {
 
 const char* rule_name(Rule rule) {
   static constexpr const char* names[] = {
-      "side_effect", "dynamic_shape", "fails_on_values", "index_in_range", "index_lists", "target_in_range", "integer_divisor",
-      "undeclared_write", "numbers_are_key", "whole", "host_operands", "bounded_by_start_end", "bounded_by_dim", "bounded_by_input", "no_out"};
+      "side_effect",     "dynamic_shape",        "fails_on_values",  "index_in_range",   "index_lists",
+      "target_in_range", "integer_divisor",      "undeclared_write", "numbers_are_key",  "whole",
+      "host_operands",   "bounded_by_start_end", "bounded_by_dim",   "bounded_by_input", "no_out"};
   static_assert(std::size(names) == static_cast<size_t>(Rule::NoOut) + 1);
   return names[static_cast<size_t>(rule)];
 }
@@ -167,22 +168,23 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
   const auto& schema = op.schema();
   const auto& op_name = op.operator_name();
   name = c10::toString(op_name);
-  hash = std::hash<std::string>{}(name) * 0x9E3779B97F4A7C15ull | 1;
+  hash = std::hash<std::string>{}(name)*0x9E3779B97F4A7C15ull | 1;
   aten = op_name.getNamespace() == "aten";
 
   bool pointwise = has_tag(op, at::Tag::pointwise);
   const std::string& base = op_name.name;
   bool numbers_float = pointwise || base.rfind("aten::_foreach_", 0) == 0 || base.rfind("aten::_fused_", 0) == 0 ||
-      base.rfind("aten::add", 0) == 0 || base.rfind("aten::fill", 0) == 0 || base.rfind("aten::masked_fill", 0) == 0 ||
-      base.rfind("aten::baddbmm", 0) == 0 || base.rfind("aten::lerp", 0) == 0 || base.rfind("aten::clamp", 0) == 0 ||
-      base.rfind("aten::index_fill", 0) == 0 || base.rfind("aten::native_batch_norm", 0) == 0 ||
-      base.rfind("aten::_native_batch_norm", 0) == 0;
+                       base.rfind("aten::add", 0) == 0 || base.rfind("aten::fill", 0) == 0 ||
+                       base.rfind("aten::masked_fill", 0) == 0 || base.rfind("aten::baddbmm", 0) == 0 ||
+                       base.rfind("aten::lerp", 0) == 0 || base.rfind("aten::clamp", 0) == 0 ||
+                       base.rfind("aten::index_fill", 0) == 0 || base.rfind("aten::native_batch_norm", 0) == 0 ||
+                       base.rfind("aten::_native_batch_norm", 0) == 0;
   numbers_are_key = excepted(op_name, Rule::NumbersAreKey);
   power = base.find("pow") != std::string::npos;
   for (const auto& arg : schema.arguments()) {
     auto t = argument_traits(arg);
     t.parameter = numbers_float && !numbers_are_key &&
-        (t.kind == ArgKind::Scalar || t.kind == ArgKind::ScalarList || t.kind == ArgKind::Float);
+                  (t.kind == ArgKind::Scalar || t.kind == ArgKind::ScalarList || t.kind == ArgKind::Float);
     random_argument |= t.kind == ArgKind::Generator;
     args.push_back(t);
   }
@@ -192,7 +194,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
     ReturnTraits t;
     bool list = ret.type()->kind() == c10::TypeKind::ListType;
     bool tensor = ret.type()->kind() == c10::TypeKind::TensorType ||
-        (list && ret.type()->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::TensorType);
+                  (list && ret.type()->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::TensorType);
     if (!tensor) {
       t.kind = ReturnKind::Value;
     } else if (ret.alias_info()) {
@@ -334,8 +336,8 @@ bool recorder_takes(const c10::OperatorHandle& op) {
     return true;
   }
   // Factories such as arange: their composition resizes an empty tensor; the recorder knows the size.
-  static const char* const factories[] = {"aten::arange", "aten::linspace", "aten::logspace", "aten::range", "aten::eye",
-                                          "aten::randperm"};
+  static const char* const factories[] = {"aten::arange", "aten::linspace", "aten::logspace",
+                                          "aten::range",  "aten::eye",      "aten::randperm"};
   for (const char* factory : factories) {
     if (name.name == factory && !op.schema().arguments().empty() && !op.schema().arguments().back().is_out()) {
       return true;

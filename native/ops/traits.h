@@ -14,28 +14,28 @@
 namespace ae {
 
 enum class Rule : uint8_t {
-  SideEffect, // run directly
-  DynamicShape, // run directly: an output's shape depends on values
-  FailsOnValues, // run directly: the values of its operands can make it fail, and are not checked beforehand
-  IndexInRange, // value check: the index operand lies within the dimension
-  IndexLists, // value check: each index tensor lies within its dimension
-  TargetInRange, // value check: class targets
-  IntegerDivisor, // value check: no zero in an integer divisor
-  UndeclaredWrite, // the argument is written though the schema does not say so
-  NumbersAreKey, // Scalar and float arguments belong to the key
-  Whole, // recorded as one op though CPU composes it
-  HostOperands, // CPU tensors of any size are welcome
+  SideEffect,        // run directly
+  DynamicShape,      // run directly: an output's shape depends on values
+  FailsOnValues,     // run directly: the values of its operands can make it fail, and are not checked beforehand
+  IndexInRange,      // value check: the index operand lies within the dimension
+  IndexLists,        // value check: each index tensor lies within its dimension
+  TargetInRange,     // value check: class targets
+  IntegerDivisor,    // value check: no zero in an integer divisor
+  UndeclaredWrite,   // the argument is written though the schema does not say so
+  NumbersAreKey,     // Scalar and float arguments belong to the key
+  Whole,             // recorded as one op though CPU composes it
+  HostOperands,      // CPU tensors of any size are welcome
   BoundedByStartEnd, // the result's values lie in [start, end)
-  BoundedByDim, // the result's values are indices along a dimension
-  BoundedByInput, // the result's values are among those of an argument
-  NoOut, // its out= overload is not the same computation
+  BoundedByDim,      // the result's values are indices along a dimension
+  BoundedByInput,    // the result's values are among those of an argument
+  NoOut,             // its out= overload is not the same computation
 };
 
 enum class ArgKind : uint8_t { Tensor, TensorList, Scalar, ScalarList, Float, Generator, Device, Attribute };
 
 struct ArgTraits {
   ArgKind kind = ArgKind::Attribute;
-  bool written = false; // declared or known to be
+  bool written = false;   // declared or known to be
   bool parameter = false; // numbers in it are values of a launch, not part of the key
 };
 
@@ -62,15 +62,15 @@ struct OpTraits {
   std::vector<ArgTraits> args;
   std::vector<ReturnTraits> returns;
   bool aten = false;
-  bool random = false; // draws from a generator
+  bool random = false;          // draws from a generator
   bool random_argument = false; // ... which is an argument of the schema
   bool host_operands = false;
   bool numbers_are_key = false;
-  bool writes = false; // any argument is written
-  bool pure = false; // no write, no random number: may be left out when nobody needs its results
-  bool power = false; // an integer base refuses some exponents
+  bool writes = false;                // any argument is written
+  bool pure = false;                  // no write, no random number: may be left out when nobody needs its results
+  bool power = false;                 // an integer base refuses some exponents
   std::optional<DirectReason> direct; // never recorded, and why
-  std::optional<Rule> check; // value check, on argument `check_argument`
+  std::optional<Rule> check;          // value check, on argument `check_argument`
   uint8_t check_argument = 0;
   std::optional<Rule> bounds;
   uint8_t bounds_argument = 0;

@@ -20,7 +20,7 @@ std::string explain_regions(const Trie& trie) {
     const Node& end = *ends[i];
     out += i ? ", {" : "{";
     out += "\"id\": " + std::to_string(end.id) + ", \"launches\": " + std::to_string(end.fragment->launches) +
-        ", \"ns\": " + std::to_string(end.fragment->ns) + ", \"ops\": [";
+           ", \"ns\": " + std::to_string(end.fragment->ns) + ", \"ops\": [";
     std::vector<const Node*> path(end.depth);
     for (const Node* n = &end; n->depth > 0; n = n->parent) {
       path[n->depth - 1] = n;

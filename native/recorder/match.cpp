@@ -40,7 +40,8 @@ bool match_tensor(const c10::TensorImpl* impl, const Leaf& leaf, const Node& nod
 }
 
 bool match_host(const c10::TensorImpl* impl, const Leaf& leaf, Region& region) {
-  if (impl->dim() != 0 || !impl->device().is_cpu() || static_cast<uint16_t>(c10::typeMetaToScalarType(impl->dtype())) != leaf.dtype ||
+  if (impl->dim() != 0 || !impl->device().is_cpu() ||
+      static_cast<uint16_t>(c10::typeMetaToScalarType(impl->dtype())) != leaf.dtype ||
       impl->is_wrapped_number() != ((leaf.flags & kWrapped) != 0) || !is_plain(impl) || impl->is_conj() || impl->is_neg() ||
       impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
     return false;
@@ -54,10 +55,10 @@ bool match_argument(const c10::IValue& iv, const Leaf*& leaf, const Node& node, 
   switch (l.kind) {
     case LeafKind::Tensor:
       return iv.isTensor() && iv.unsafeToTensorImpl() != c10::UndefinedTensorImpl::singleton() &&
-          match_tensor(iv.unsafeToTensorImpl(), l, node, region);
+             match_tensor(iv.unsafeToTensorImpl(), l, node, region);
     case LeafKind::HostNumber:
       return iv.isTensor() && iv.unsafeToTensorImpl() != c10::UndefinedTensorImpl::singleton() &&
-          match_host(iv.unsafeToTensorImpl(), l, region);
+             match_host(iv.unsafeToTensorImpl(), l, region);
     case LeafKind::None:
       return iv.isNone() || (iv.isTensor() && !iv.toTensor().defined());
     case LeafKind::Number: {

@@ -17,20 +17,20 @@
 namespace ae {
 
 enum class LeafKind : uint8_t {
-  Tensor, // a device tensor
+  Tensor,     // a device tensor
   HostNumber, // a 0-dim CPU tensor: its value is read when recorded (Python numbers arrive like this)
-  None, // None or an undefined tensor
-  Number, // a Scalar or float whose value is a parameter of the launch
-  Int, // an int, bool or enum that belongs to the key
-  Attribute, // anything else that belongs to the key, encoded in words
-  List, // a tensor list of `value` leaves that follow
-  Numbers, // a list of Scalars or floats that are parameters
-  Generator // the default generator (value 0) or one given (value 1)
+  None,       // None or an undefined tensor
+  Number,     // a Scalar or float whose value is a parameter of the launch
+  Int,        // an int, bool or enum that belongs to the key
+  Attribute,  // anything else that belongs to the key, encoded in words
+  List,       // a tensor list of `value` leaves that follow
+  Numbers,    // a list of Scalars or floats that are parameters
+  Generator   // the default generator (value 0) or one given (value 1)
 };
 
 enum LeafFlag : uint8_t {
   kFirstTouch = 1, // the storage enters the region here
-  kFresh = 2, // ... without memory so far: nothing to read in it
+  kFresh = 2,      // ... without memory so far: nothing to read in it
   kConj = 4,
   kNeg = 8,
   kWrapped = 16,
@@ -45,7 +45,7 @@ struct Leaf {
   uint16_t dtype = 0; // caffe2::TypeMeta's index, through ScalarType
   uint16_t padding = 0;
   uint32_t slot = 0;
-  uint32_t at = 0; // Tensor: sizes and strides in words; Attribute: its encoding; Number(s): index of the parameter
+  uint32_t at = 0;   // Tensor: sizes and strides in words; Attribute: its encoding; Number(s): index of the parameter
   int64_t value = 0; // Tensor: storage offset; Int: value; List, Numbers: length; kFresh: see `bytes`
   int64_t bytes = 0; // of a fresh storage
   bool operator==(const Leaf&) const = default;
@@ -72,26 +72,26 @@ struct Fragment;
 struct Node {
   const OpTraits* traits = nullptr;
   Node* parent = nullptr;
-  Node* next = nullptr; // the child taken last: the prediction
+  Node* next = nullptr;  // the child taken last: the prediction
   Node* after = nullptr; // where a region ends here: the first node of the region that followed last time
   uint64_t id = 0;
-  uint64_t used = 0; // number of the last region that came by
+  uint64_t used = 0;    // number of the last region that came by
   uint64_t content = 0; // hash of op and metadata, without slots
-  uint64_t key = 0; // hash with slots
+  uint64_t key = 0;     // hash with slots
   std::vector<Leaf> leaves;
   std::vector<int64_t> words;
-  std::vector<c10::IValue> attributes; // by argument, where its leaf is an Attribute
-  std::vector<Output> outputs; // in the order of returns, lists flattened
+  std::vector<c10::IValue> attributes;        // by argument, where its leaf is an Attribute
+  std::vector<Output> outputs;                // in the order of returns, lists flattened
   c10::SmallVector<uint32_t, 2> list_lengths; // of returns that are lists
-  c10::SmallVector<uint32_t, 2> written; // slots written, for known bounds
+  c10::SmallVector<uint32_t, 2> written;      // slots written, for known bounds
   size_t out_bytes = 0;
   uint32_t slots_before = 0, parameters_before = 0, parameters_after = 0;
-  uint32_t depth = 0; // number of ops up to and including this one
+  uint32_t depth = 0;       // number of ops up to and including this one
   double low = 0, high = 0; // range of numbers that every floating dtype involved can hold
-  bool ranged = false; // numbers have to lie in it
-  bool bounded = false; // output 0 is known to lie in [bound_low, bound_high]
+  bool ranged = false;      // numbers have to lie in it
+  bool bounded = false;     // output 0 is known to lie in [bound_low, bound_high]
   int64_t bound_low = 0, bound_high = 0;
-  bool bounded_by_input = false; // output 0, or the written tensor, holds values of an argument only
+  bool bounded_by_input = false;      // output 0, or the written tensor, holds values of an argument only
   std::unique_ptr<Fragment> fragment; // of the region that ends here
   std::array<uint64_t, static_cast<size_t>(FlushReason::Count)> ends{};
 

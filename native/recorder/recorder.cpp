@@ -80,8 +80,8 @@ class Recorder {
   friend class Session;
 
   void emit(Node& node, const c10::IValue* args, Results& results, std::vector<Slot>& garbage);
-  void leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results, DirectReason reason,
-             std::vector<Slot>& garbage, bool first);
+  void leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results,
+             DirectReason reason, std::vector<Slot>& garbage, bool first);
   bool depends(const OpTraits& traits, const c10::IValue* args) const;
 
   std::mutex mutex_;
@@ -89,7 +89,7 @@ class Recorder {
   Trie trie_;
   MetadataCache metadata_;
   Spec spec_;
-  Node* last_end_ = nullptr; // where the previous region ended
+  Node* last_end_ = nullptr;                 // where the previous region ended
   uint64_t rolling_ = 0, rolling_start_ = 0; // hash of the last records; at the region's start
   uint32_t sample_ = 0;
 };
@@ -195,8 +195,13 @@ void Recorder::emit(Node& node, const c10::IValue* args, Results& results, std::
       launch(FlushReason::Boundary, garbage);
     }
   }
-  if (C10_UNLIKELY(region_.bytes > static_cast<uint64_t>(policy(Policy::MaxPendingBytes)))) {
-    launch(FlushReason::ByteLimit, garbage);
+  auto most = static_cast<uint64_t>(policy(Policy::MaxPendingBytes));
+  if (C10_UNLIKELY(region_.bytes > most || region_.touched_bytes > most)) {
+    if (region_.bytes + region_.held_bytes() > most) {
+      launch(FlushReason::ByteLimit, garbage);
+    } else {
+      region_.touched_bytes = 0; // look again after as much again
+    }
   }
 }
 
@@ -237,6 +242,7 @@ std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Sl
   region_.generators.clear();
   region_.ops = 0;
   region_.bytes = 0;
+  region_.touched_bytes = 0;
   region_.random = false;
   ++region_.epoch;
   epoch.store(region_.epoch, std::memory_order_relaxed);
@@ -272,7 +278,7 @@ bool Recorder::depends(const OpTraits& traits, const c10::IValue* args) const {
       return true; // its parts may be pending
     }
     auto* storage = as_neuron(t.storage());
-    return storage != nullptr && region_.touches(*storage);
+    return storage == nullptr || region_.touches(*storage); // memory of others may be that of a pending tensor
   };
   for (size_t i = 0; i < traits.args.size(); ++i) {
     const auto& iv = args[i];
@@ -307,8 +313,8 @@ FlushReason flush_reason_for(DirectReason reason) {
 }
 
 // Runs the op by itself, without the lock, after what it depends on.
-void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results, DirectReason reason,
-                     std::vector<Slot>& garbage, bool first) {
+void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results,
+                     DirectReason reason, std::vector<Slot>& garbage, bool first) {
   if (depends(traits, args)) {
     launch(flush_reason_for(reason), garbage);
   }
@@ -413,7 +419,8 @@ void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Reg
 }
 
 void Recorder::flush(FlushReason reason, bool raise) {
-  flush_if(reason, raise, [](const Region&, const void*) { return true; }, nullptr);
+  flush_if(
+      reason, raise, [](const Region&, const void*) { return true; }, nullptr);
 }
 
 void Recorder::forget(bool metadata) {
@@ -525,12 +532,13 @@ void flush_storage(c10::StorageImpl* storage, FlushReason reason) {
     return;
   }
   recorder().flush_if(
-      reason, false,
-      [](const Region& region, const void* s) { return region.touches(*static_cast<const NeuronStorage*>(s)); }, neuron);
+      reason, false, [](const Region& region, const void* s) { return region.touches(*static_cast<const NeuronStorage*>(s)); },
+      neuron);
 }
 
 void flush_random(FlushReason reason) {
-  recorder().flush_if(reason, false, [](const Region& region, const void*) { return region.random; }, nullptr);
+  recorder().flush_if(
+      reason, false, [](const Region& region, const void*) { return region.random; }, nullptr);
 }
 
 bool work_pending() {
@@ -562,9 +570,7 @@ void set_launch_blocking(bool on) {
 }
 
 void context_changes(bool relearn) {
-  if (current_mode == Mode::Adaptive) {
-    recorder().forget(relearn);
-  }
+  recorder().forget(relearn);
 }
 
 void shut_down() {

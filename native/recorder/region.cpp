@@ -10,7 +10,18 @@ uint32_t Region::touch(NeuronStorage& storage) {
   storage.epoch = epoch;
   storage.slot = slot;
   arm(storage);
+  touched_bytes += storage.nbytes();
   return slot;
+}
+
+uint64_t Region::held_bytes() const {
+  uint64_t held = 0;
+  for (const auto& slot : slots) {
+    if (slot.storage->data() != nullptr && slot.storage.use_count() == 1) {
+      held += slot.storage->nbytes();
+    }
+  }
+  return held;
 }
 
 void Region::untouch(size_t count) {

@@ -101,7 +101,7 @@ struct Describer {
   const Region& region;
   Spec& spec;
   c10::SmallVector<std::pair<NeuronStorage*, int64_t>, 8> storages; // of this op's tensors; index in the op
-  bool integral = false; // a tensor argument of an integer dtype
+  bool complex = false;                                             // a tensor argument is complex
 
   void tensor(const at::Tensor& t, const ArgTraits& arg) {
     if (!t.defined()) {
@@ -111,19 +111,22 @@ struct Describer {
     }
     auto* impl = t.unsafeGetTensorImpl();
     if (!on_neuron(impl)) {
+      if (arg.written) {
+        spec.direct = DirectReason::HostOperand;
+        return;
+      }
       host(impl);
       return;
     }
     NeuronStorage* storage = is_plain(impl) ? as_neuron(impl->storage()) : nullptr;
-    if (storage == nullptr || impl->dim() > 255 ||
-        impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
+    if (storage == nullptr || impl->dim() > 255 || impl->key_set().has(c10::DispatchKey::ZeroTensor)) {
       spec.direct = DirectReason::TensorKind;
       return;
     }
     Leaf leaf;
     leaf.kind = LeafKind::Tensor;
     leaf.flags = (impl->is_conj() ? kConj : 0) | (impl->is_neg() ? kNeg : 0) | (impl->is_wrapped_number() ? kWrapped : 0) |
-        (arg.written ? kWritten : 0);
+                 (arg.written ? kWritten : 0);
     leaf.dim = static_cast<uint8_t>(impl->dim());
     auto type = c10::typeMetaToScalarType(impl->dtype());
     leaf.dtype = static_cast<uint16_t>(type);
@@ -169,10 +172,8 @@ struct Describer {
       storages.push_back({storage, int64_t(storages.size())});
       spec.metadata.push_back(first >= 0 || shared_later(storage) ? leaf.value : 0);
     }
-    if (at::isFloatingType(type) || at::isComplexType(type)) {
-      range_of(type, spec.low, spec.high);
-    } else if (type != at::kBool) {
-      integral = true;
+    complex |= at::isComplexType(type);
+    if (type != at::kBool) {
       range_of(type, spec.low, spec.high);
     }
   }
@@ -206,8 +207,8 @@ struct Describer {
   void host(c10::TensorImpl* impl) {
     auto type = c10::typeMetaToScalarType(impl->dtype());
     bool number = impl->dim() == 0 && impl->device().is_cpu() && impl->has_storage() && impl->layout() == at::kStrided &&
-        !impl->is_conj() && !impl->is_neg() && impl->dtype().itemsize() <= sizeof(Parameter) &&
-        !impl->key_set().has(c10::DispatchKey::ZeroTensor) && !impl->key_set().has(c10::DispatchKey::Python);
+                  !impl->is_conj() && !impl->is_neg() && impl->dtype().itemsize() <= sizeof(Parameter) &&
+                  !impl->key_set().has(c10::DispatchKey::ZeroTensor) && !impl->key_set().has(c10::DispatchKey::Python);
     if (!number) {
       spec.direct = DirectReason::HostOperand;
       return;
@@ -300,7 +301,8 @@ struct Describer {
           spec.metadata.insert(spec.metadata.end(), {int64_t(leaf.kind), leaf.value});
           for (const c10::IValue& element : list) {
             uint8_t tag = 0;
-            if (!number_of(element, tag, spec.parameters.emplace_back()) || tag == 3 || (&element != list.data() && tag != leaf.tag)) {
+            if (!number_of(element, tag, spec.parameters.emplace_back()) || tag == 3 ||
+                (&element != list.data() && tag != leaf.tag)) {
               spec.direct = DirectReason::Unrecordable; // mixed lists are rare: run them
             }
             leaf.tag = tag;
@@ -493,7 +495,7 @@ void describe(const OpTraits& traits, const c10::IValue* args, const Region& reg
         size_t first = leaf.at - region.parameters.size();
         size_t count = leaf.kind == LeafKind::Number ? 1 : static_cast<size_t>(leaf.value);
         for (size_t i = first; i < first + count; ++i) {
-          if (!in_range(leaf.tag, spec.parameters[i], spec.low, spec.high)) {
+          if ((leaf.tag == 3 && !d.complex) || !in_range(leaf.tag, spec.parameters[i], spec.low, spec.high)) {
             spec.direct = DirectReason::ScalarRange;
             return;
           }

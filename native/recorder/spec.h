@@ -15,8 +15,8 @@ struct Spec {
   std::vector<at::Generator> generators;
   std::vector<NeuronStorage*> touched; // storages that would enter the region, in order
   c10::SmallVector<uint32_t, 2> written;
-  uint64_t content = 0; // hash of `metadata`
-  uint64_t key = 0; // hash of leaves and words
+  uint64_t content = 0;               // hash of `metadata`
+  uint64_t key = 0;                   // hash of leaves and words
   std::optional<DirectReason> direct; // cannot be recorded, and why
   double low = 0, high = 0;
   bool ranged = false;
@@ -33,17 +33,18 @@ bool number_of(const c10::IValue& iv, uint8_t& tag, Parameter& out);
 
 // Whether every floating dtype of the op can hold the number (Scalars that cannot be converted make ops fail).
 inline bool in_range(uint8_t tag, const Parameter& number, double low, double high) {
-  double value;
+  auto fits = [&](double value) { return (value >= low && value <= high) || !__builtin_isfinite(value); };
+  double parts[2];
+  __builtin_memcpy(parts, number.bytes.data(), sizeof parts);
   if (tag == 0) {
-    __builtin_memcpy(&value, number.bytes.data(), sizeof value);
-  } else if (tag == 3) {
-    return true;
-  } else {
-    int64_t integer;
-    __builtin_memcpy(&integer, number.bytes.data(), sizeof integer);
-    value = static_cast<double>(integer);
+    return fits(parts[0]);
   }
-  return (value >= low && value <= high) || !__builtin_isfinite(value);
+  if (tag == 3) {
+    return fits(parts[0]) && fits(parts[1]);
+  }
+  int64_t integer;
+  __builtin_memcpy(&integer, number.bytes.data(), sizeof integer);
+  return fits(static_cast<double>(integer));
 }
 
 // The IValue that a kernel gets for a parameter.

@@ -68,11 +68,11 @@ Node& Trie::insert(Node& parent, const OpTraits& traits, const Spec& spec, const
   if (traits.bounds == Rule::BoundedByInput) {
     if (!node.outputs.empty()) {
       node.bounded_by_input = at::isIntegralType(c10::typeMetaToScalarType(node.outputs[0].dtype), false);
-    } else { // copy_: the whole storage has to be written
+    } else if (traits.bounds_argument == 1) { // copy_: the whole storage has to be written
       const auto& target = args[0].toTensor();
       node.bounded_by_input = at::isIntegralType(target.scalar_type(), false) && target.storage_offset() == 0 &&
-          target.is_non_overlapping_and_dense() && target.nbytes() == target.storage().nbytes() &&
-          args[1].toTensor().scalar_type() == target.scalar_type();
+                              target.is_non_overlapping_and_dense() && target.nbytes() == target.storage().nbytes() &&
+                              args[1].toTensor().scalar_type() == target.scalar_type();
     }
   } else if (traits.bounds && !node.outputs.empty()) {
     if (*traits.bounds == Rule::BoundedByDim) {

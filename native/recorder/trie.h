@@ -23,7 +23,8 @@ class Trie {
   Node* find(const Node& parent, const OpTraits& traits, const Spec& spec);
 
   // A new child. May not be called while a region is under way whose path could be evicted: `now` protects it.
-  Node& insert(Node& parent, const OpTraits& traits, const Spec& spec, const Learned& learned, const c10::IValue* args, const Region& region);
+  Node& insert(Node& parent, const OpTraits& traits, const Spec& spec, const Learned& learned, const c10::IValue* args,
+               const Region& region);
 
   // Keeps nodes and fragments within their bounds. Call between regions.
   void trim();

@@ -39,8 +39,8 @@ size_t lay_out(std::vector<ArenaRequest>& requests, std::vector<int64_t>& offset
       begin = std::max(begin, other.end);
     }
     Placed here{begin, begin + bytes, request.first, request.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), here, [](const auto& a, const auto& b) { return a.begin < b.begin; }),
-                  here);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), here, [](const auto& a, const auto& b) { return a.begin < b.begin; }), here);
     offset_by_slot[request.slot] = static_cast<int64_t>(begin);
     total = std::max(total, here.end);
   }

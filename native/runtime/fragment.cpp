@@ -54,14 +54,15 @@ Fragment::Fragment(const Node* end) : end_(end) {
     }
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
-    storages_.push_back(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), slots_[i].bytes, c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
+    storages_.push_back(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), slots_[i].bytes,
+                                                              c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false));
   }
 
   for (uint32_t at = 0; at < path.size(); ++at) {
     const Node& node = *path[at];
     const OpTraits& traits = *node.traits;
-    Step step{&node, traits.out ? *traits.out : traits.op, nullptr, {}, {}, {}, {}, {}, {}, traits.random && !traits.random_argument};
+    Step step{&node, traits.out ? *traits.out : traits.op,    nullptr, {}, {}, {}, {}, {},
+              {},    traits.random && !traits.random_argument};
     size_t next = 0;
     // One view given twice is one tensor, as where it came from: kernels compare identities.
     std::vector<std::pair<const Leaf*, at::Tensor>> views;
@@ -94,8 +95,8 @@ Fragment::Fragment(const Node* end) : end_(end) {
           break;
         }
         case LeafKind::None:
-          step.arguments.emplace_back(traits.args[i].kind == ArgKind::Tensor && !traits.optional_tensor(i) ? c10::IValue(at::Tensor())
-                                                                                                            : c10::IValue());
+          step.arguments.emplace_back(
+              traits.args[i].kind == ArgKind::Tensor && !traits.optional_tensor(i) ? c10::IValue(at::Tensor()) : c10::IValue());
           break;
         case LeafKind::Number:
           step.patches.push_back({static_cast<uint16_t>(i), leaf.tag, false, leaf.at, 1});

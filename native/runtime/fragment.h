@@ -17,9 +17,9 @@ namespace ae {
 // How a launch lays out the storages that come into being in the region: those that something outside still holds
 // get memory of their own, the others share the arena.
 struct Variant {
-  std::vector<uint64_t> live; // one bit a slot
+  std::vector<uint64_t> live;        // one bit a slot
   std::vector<int64_t> arena_offset; // of slots in the arena, else -1
-  std::vector<bool> skipped; // steps whose results nobody needs
+  std::vector<bool> skipped;         // steps whose results nobody needs
   size_t arena_bytes = 0;
   uint64_t used = 0;
 };
@@ -53,8 +53,8 @@ struct Fragment {
     std::vector<c10::IValue> arguments;
     std::vector<Patch> patches;
     std::vector<Returned> returned;
-    std::vector<uint32_t> begins; // slots that come into being here and are not the kernel's to allocate
-    std::vector<uint32_t> last_uses; // slots with kernel-allocated memory that nothing reads later
+    std::vector<uint32_t> begins;                          // slots that come into being here and are not the kernel's to allocate
+    std::vector<uint32_t> last_uses;                       // slots with kernel-allocated memory that nothing reads later
     std::vector<std::pair<uint16_t, uint32_t>> generators; // argument, index in the region's (or ~0: the default)
     bool swap_generator = false;
   };
@@ -78,12 +78,12 @@ struct Fragment {
   std::vector<Step> steps_;
   std::vector<SlotPlan> slots_;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_; // CPU, one a slot
-  std::vector<std::pair<uint32_t, void*>> host_numbers_; // parameter -> memory of its 0-dim tensor
+  std::vector<std::pair<uint32_t, void*>> host_numbers_;       // parameter -> memory of its 0-dim tensor
   std::vector<uint8_t> host_sizes_;
   std::vector<std::unique_ptr<Variant>> variants_;
-  std::vector<uint64_t> mask_; // scratch
-  std::vector<bool> tainted_; // slots without valid values: empty as long as nothing failed
-  torch::jit::Stack stack_; // scratch
+  std::vector<uint64_t> mask_;   // scratch
+  std::vector<bool> tainted_;    // slots without valid values: empty as long as nothing failed
+  torch::jit::Stack stack_;      // scratch
   std::vector<at::Tensor> held_; // scratch
 };
 

@@ -14,13 +14,13 @@ template <class T>
 struct Unpack {
   static constexpr bool known = false;
 };
-#define UNPACK(type, expression)          \
-  template <>                             \
-  struct Unpack<type> {                   \
-    static constexpr bool known = true;   \
+#define UNPACK(type, expression)                 \
+  template <>                                    \
+  struct Unpack<type> {                          \
+    static constexpr bool known = true;          \
     static decltype(auto) get(c10::IValue& iv) { \
-      return expression;                  \
-    }                                     \
+      return expression;                         \
+    }                                            \
   };
 UNPACK(const at::Tensor&, iv.toTensor())
 UNPACK(at::Tensor&, iv.toTensor())

@@ -1,6 +1,5 @@
-"""A case: one piece of program that runs on any device. `check` runs it everywhere and says where it differs from CPU."""
+"""A case is a program that runs on any device; `check` runs it everywhere and says where it differs from CPU."""
 
-import gc
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +48,9 @@ class Outcome:
 class Verdict:
     cases: int = 0
     failures: list[Failure] = field(default_factory=list)
-    raised: int = 0
+    raised: int = 0  # cases that CPU refuses
+    recorded: int = 0  # ops of the adaptive runs after the first
+    direct: int = 0  # of these runs, copies from and to the host left out
 
 
 def start(case: Case, device: str) -> Outcome:
@@ -99,20 +100,28 @@ def check(cases: Sequence[Case]) -> Verdict:
         if (words := differs(case, expected[index], wanted[index], outcome)) is not None:
             verdict.failures.append(Failure(mode, case.part, case.label, run, words))
 
-    adaptive_eager.set_mode("eager")
-    for index, case in enumerate(cases):
-        compare("eager", 1, index, start(case, NEURON))
+    def each(mode: str, run: int) -> None:
+        for index, case in enumerate(cases):
+            compare(mode, run, index, start(case, NEURON))
+
+    with adaptive_eager.using_mode("eager"):
+        each("eager", 1)
     with adaptive_eager.using_mode("adaptive"):
-        for run in range(1, ADAPTIVE_RUNS):
-            for index, case in enumerate(cases):
-                compare("adaptive", run, index, start(case, NEURON))
-        outcomes = [start(case, NEURON) for case in cases]
-        for index, outcome in enumerate(outcomes):
+        each("adaptive", 1)
+        before = adaptive_eager.stats()
+        for run in range(2, ADAPTIVE_RUNS):
+            each("adaptive", run)
+        for index, outcome in enumerate([start(case, NEURON) for case in cases]):
             compare("adaptive", ADAPTIVE_RUNS, index, outcome)
-        del outcomes
-    if verdict.failures:
-        gc.collect()
+        after = adaptive_eager.stats()
+    verdict.recorded = after.ops_recorded - before.ops_recorded
+    verdict.direct = _direct(after) - _direct(before)
     return verdict
+
+
+def _direct(stats: adaptive_eager.Stats) -> int:
+    """Ops that ran by themselves, without the copies that bring inputs here and results back."""
+    return stats.ops_direct - stats.direct_reasons.get("host_copy", 0)
 
 
 def seed(value: int) -> None:

@@ -1,5 +1,6 @@
 """Cases of an OpInfo entry with a dtype."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,15 +58,21 @@ def few(items: list[Any], count: int) -> list[int]:
 
 def _signature(sample: Any) -> str:
     def of(leaf: Any) -> Any:
-        return (tuple(leaf.shape), leaf.stride() if leaf.layout == torch.strided else 0, leaf.dtype) if isinstance(
-            leaf, torch.Tensor
-        ) else leaf
+        return (
+            (tuple(leaf.shape), leaf.stride() if leaf.layout == torch.strided else 0, leaf.dtype)
+            if isinstance(leaf, torch.Tensor)
+            else leaf
+        )
 
     return repr(trees.pytree.tree_map(of, (sample.input, sample.args, sample.kwargs)))
 
 
 def differentiable(op: Any, dtype: torch.dtype) -> bool:
-    return op.supports_autograd and dtype in op.supported_backward_dtypes(CPU) and dtype.is_floating_point | dtype.is_complex
+    return (
+        op.supports_autograd
+        and dtype in op.supported_backward_dtypes(CPU)
+        and dtype.is_floating_point | dtype.is_complex
+    )
 
 
 class OpCases:
@@ -98,10 +105,11 @@ class OpCases:
     def altered(self, sample: Any) -> Iterator[tuple[str, Any]]:
         if not trees.tensors((sample.input, sample.args, sample.kwargs)):
             return
-        try:
-            yield "non-contiguous", sample.noncontiguous()
-        except Exception:
-            pass
+        strided = None
+        with contextlib.suppress(Exception):  # some samples hold what it cannot copy
+            strided = sample.noncontiguous()
+        if strided is not None:
+            yield "non-contiguous", strided
         if not isinstance(sample.input, torch.Tensor) or sample.input.layout != torch.strided:
             return
         if self.dtype.is_complex and self.op.test_conjugated_samples:

@@ -1,6 +1,6 @@
 """Every part of the sweep that is known not to equal CPU, with its reason. The only such list.
 
-A skip excuses failures; it does not keep anything from running, and a skip that excused nothing fails its test.
+A skip excuses failures; it keeps nothing from running, and one that excused nothing fails its test (unless not `always`).
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,21 @@ class Skip:
     dtypes: tuple[str, ...] = ()  # all where empty
     parts: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
-    runs: bool = True  # False: it would take the process down
+    words: str = ""  # what the failure must say
+    always: bool = True  # False: it may also turn out equal
 
 
-SKIPS: tuple[Skip, ...] = ()
+LAPACK = "CPU's own bits vary: MKL's xGELSY depends on where in memory its work space lies"
+SPARSE = "sparse tensors have no kernels on the device"
+
+SKIPS: tuple[Skip, ...] = (
+    Skip("linalg.lstsq", LAPACK, words="values differ", always=False),
+    Skip("linalg.lstsq.grad_oriented", LAPACK, words="values differ", always=False),
+    Skip("to_sparse", SPARSE),
+    Skip("sparse.sampled_addmm", SPARSE),
+    Skip("sparse.mm.reduce", SPARSE),
+    Skip("SparseAdam-default", SPARSE),
+)
 
 
 def matching(name: str, dtype: str) -> list[Skip]:

@@ -11,6 +11,8 @@ def counts(rows: list[dict[str, Any]], crashed: list[str]) -> dict[str, Any]:
         "equal_in_eager": sum(row["eager"] for row in ran),
         "equal_in_adaptive": sum(row["adaptive"] for row in ran),
         "equal_in_both": sum(row["eager"] and row["adaptive"] for row in ran),
+        "ops_recorded": sum(row["recorded"] for row in ran),
+        "ops_direct": sum(row["direct"] for row in ran),
         "skipped": sum(bool(row["skips"]) for row in rows),
         "crashed": sorted(crashed),
     }
@@ -18,9 +20,11 @@ def counts(rows: list[dict[str, Any]], crashed: list[str]) -> dict[str, Any]:
 
 def line(rows: list[dict[str, Any]], crashed: list[str]) -> str:
     c = counts(rows, crashed)
+    ops = c["ops_recorded"] + c["ops_direct"]
     return (
         f"sweep: {c['pairs']} pairs tested ({c['cases']} cases), {c['equal_in_eager']} equal in eager, "
-        f"{c['equal_in_adaptive']} equal in adaptive, {c['skipped']} skipped, {len(crashed)} crashed"
+        f"{c['equal_in_adaptive']} equal in adaptive, {c['skipped']} skipped, {len(crashed)} crashed; "
+        f"{c['ops_recorded'] / max(ops, 1):.0%} of the {ops} ops in recorded runs were recorded"
     )
 
 

@@ -15,7 +15,9 @@ from .report import settle
 SAMPLES = 24
 
 PARAMS = [
-    pytest.param(info, dtype, training, id=f"{info.formatted_name}-{dtype_name(dtype)}-{'train' if training else 'eval'}")
+    pytest.param(
+        info, dtype, training, id=f"{info.formatted_name}-{dtype_name(dtype)}-{'train' if training else 'eval'}"
+    )
     for info in module_db
     for dtype in DTYPES
     if dtype in info.supported_dtypes(CPU)
@@ -24,7 +26,9 @@ PARAMS = [
 
 
 def module_cases(info, dtype, training):
-    inputs = info.module_inputs_func(info, device=CPU, dtype=dtype, requires_grad=dtype.is_floating_point, training=training)
+    inputs = info.module_inputs_func(
+        info, device=CPU, dtype=dtype, requires_grad=dtype.is_floating_point, training=training
+    )
     made = []
     for index, given in enumerate(inputs[:: max(1, len(inputs) // SAMPLES)]):
         built = given.constructor_input

@@ -12,8 +12,8 @@ from .report import settle
 STEPS = 5
 SHAPES = ((4, 3), (3,), (2, 3, 2), (), (5, 1))
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
-# What torch takes by itself is foreach on an accelerator and the loop on the CPU, whose bits differ: compared with foreach.
-IMPLEMENTATIONS = {
+# By itself torch takes foreach on an accelerator and the loop on the CPU, whose bits differ: compared with foreach.
+IMPLEMENTATIONS = {  # settings on the CPU, on neuron
     "forloop": ({"foreach": False}, {"foreach": False}),
     "foreach": ({"foreach": True}, {"foreach": True}),
     "fused": ({"fused": True}, {"fused": True}),
@@ -40,12 +40,13 @@ PARAMS = [
 
 def optimizer_cases(info, implementation, dtype):
     inputs = info.optim_inputs_func(device=CPU)
-    if implementation == "fused":
-        inputs = [given for given in inputs if not given.kwargs.get("differentiable")]
+    on_cpu, on_neuron = IMPLEMENTATIONS[implementation]
+    if implementation == "default" and ("foreach" not in info.supported_impls or info.name == "Adafactor"):
+        on_cpu = {}  # Adafactor takes the loop everywhere
     made = []
     for index, given in enumerate(inputs):
-        kwargs = given.kwargs | IMPLEMENTATIONS[implementation]
-        made.append(Case("step", f"config {index} {given.desc}", _runner(info, kwargs, dtype)))
+        settings = {"cpu": given.kwargs | on_cpu, "neuron": given.kwargs | on_neuron}
+        made.append(Case("step", f"config {index} {given.desc}", _runner(info, settings, dtype)))
     return made
 
 
@@ -54,13 +55,13 @@ def _random(shape, dtype, *key):
     return torch.randn(shape, dtype=dtype, generator=generator)
 
 
-def _runner(info, given, dtype):
+def _runner(info, settings, dtype):
     shapes = [shape for shape in SHAPES if info.name != "Muon" or len(shape) == 2]
 
     def run(device):
         params = [torch.nn.Parameter(_random(shape, dtype).to(device)) for shape in shapes]
         targets = [_random(shape, dtype, 1).to(device) for shape in shapes]
-        kwargs = trees.copy_to(given, CPU)
+        kwargs = trees.copy_to(settings[device], CPU)
         optimizer = info.optim_cls(params, **kwargs)
         seen = []
 
@@ -95,6 +96,4 @@ def _state(values):
 @pytest.mark.parametrize(("info", "implementation", "dtype"), PARAMS)
 def test_optimizer(info, implementation, dtype, record_property):
     name = f"{info.name}-{implementation}"
-    settle(
-        "optimizer", name, dtype_name(dtype), lambda: optimizer_cases(info, implementation, dtype), record_property
-    )
+    settle("optimizer", name, dtype_name(dtype), lambda: optimizer_cases(info, implementation, dtype), record_property)
