@@ -172,3 +172,13 @@ def test_blocking_runs_every_op_at_its_call(python: Callable[..., object]) -> No
     )
     done = python("-c", code, NEURON_EAGER="adaptive", NEURON_LAUNCH_BLOCKING="1")
     assert done.stdout.split("\n")[0] == "0 0 True [15.0, 15.0, 15.0, 15.0]", done.stderr
+
+
+def test_output_that_a_failing_op_resized_stays_resized(mode: str) -> None:
+    sizes = []
+    for device in ("cpu", "neuron"):
+        out = torch.empty(0, device=device)
+        with pytest.raises(IndexError):
+            torch.index_select(torch.ones(3, device=device), 0, torch.tensor([0, 9], device=device), out=out)
+        sizes.append(out.shape)
+    assert sizes == [(2,), (2,)]

@@ -133,8 +133,8 @@ void adopt_memory(const c10::Storage& cpu, NeuronStorage& target) {
   }
   // Somebody else keeps the CPU storage: share it instead of moving its memory.
   auto* keeper = new c10::Storage(cpu);
-  target.set_data_ptr_noswap(c10::DataPtr(
-      data.get(), keeper, [](void* context) { delete static_cast<c10::Storage*>(context); }, neuron_device()));
+  target.set_data_ptr_noswap(
+      c10::DataPtr(data.get(), keeper, [](void* context) { delete static_cast<c10::Storage*>(context); }, neuron_device()));
 }
 
 at::Tensor make_tensor(c10::intrusive_ptr<c10::StorageImpl> storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,

@@ -157,7 +157,14 @@ void run_direct(const OpTraits& traits, const c10::IValue* args, Results& result
     inner.push_back(cpu_argument(traits.args[i], iv, pairs, traits.random, !traits.aten));
   }
   check_devices(traits, args, !pairs.empty() || device_argument);
-  {
+  auto carry = [&] {
+    for (const auto& pair : pairs) {
+      if (pair.written) {
+        carry_back(pair.alias, pair.original);
+      }
+    }
+  };
+  try {
     BelowEverything below;
     std::optional<DefaultGeneratorSwap> swap;
     if (C10_UNLIKELY(traits.random && !traits.random_argument)) {
@@ -172,12 +179,11 @@ void run_direct(const OpTraits& traits, const c10::IValue* args, Results& result
     } else {
       traits.op.callBoxed(&inner);
     }
+  } catch (...) {
+    carry(); // an op that fails may have resized its output before
+    throw;
   }
-  for (const auto& pair : pairs) {
-    if (pair.written) {
-      carry_back(pair.alias, pair.original);
-    }
-  }
+  carry();
   for (size_t i = 0; i < inner.size(); ++i) {
     const auto& ret = traits.returns[i];
     if (ret.kind != ReturnKind::Argument || !args[ret.argument].isTensor()) {

@@ -168,7 +168,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
   const auto& schema = op.schema();
   const auto& op_name = op.operator_name();
   name = c10::toString(op_name);
-  hash = std::hash<std::string>{}(name)*0x9E3779B97F4A7C15ull | 1;
+  hash = std::hash<std::string>{}(name) * 0x9E3779B97F4A7C15ull | 1;
   aten = op_name.getNamespace() == "aten";
 
   bool pointwise = has_tag(op, at::Tag::pointwise);
@@ -180,7 +180,6 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
                        base.rfind("aten::index_fill", 0) == 0 || base.rfind("aten::native_batch_norm", 0) == 0 ||
                        base.rfind("aten::_native_batch_norm", 0) == 0;
   numbers_are_key = excepted(op_name, Rule::NumbersAreKey);
-  power = base.find("pow") != std::string::npos;
   for (const auto& arg : schema.arguments()) {
     auto t = argument_traits(arg);
     t.parameter = numbers_float && !numbers_are_key &&
@@ -282,6 +281,7 @@ OpTraits::OpTraits(const c10::OperatorHandle& handle) : op(handle) {
     writes |= arg.written;
   }
   pure = !writes && !random;
+  bumps_versions = writes && base.rfind("aten::_foreach_", 0) == 0;
   // Structured ops only: there both overloads are one kernel. Others may differ (native_batch_norm.out leaves results
   // unwritten for some strides).
   if (!direct && !excepted(op_name, Rule::NoOut) &&

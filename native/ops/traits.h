@@ -68,7 +68,7 @@ struct OpTraits {
   bool numbers_are_key = false;
   bool writes = false;                // any argument is written
   bool pure = false;                  // no write, no random number: may be left out when nobody needs its results
-  bool power = false;                 // an integer base refuses some exponents
+  bool bumps_versions = false;        // in place on lists: on the CPU its inner ops bump the versions, here the recorder does
   std::optional<DirectReason> direct; // never recorded, and why
   std::optional<Rule> check;          // value check, on argument `check_argument`
   uint8_t check_argument = 0;

@@ -176,6 +176,7 @@ void Recorder::emit(Node& node, const c10::IValue* args, Results& results, std::
     auto& slot = region_.slots[node.outputs.empty() ? node.written[0] : node.outputs[0].slot];
     slot.low = bounds->low;
     slot.high = bounds->high;
+    slot.type = node.outputs.empty() ? args[0].toTensor().scalar_type() : c10::typeMetaToScalarType(node.outputs[0].dtype);
   }
 
   node.used = region_.epoch;
@@ -338,8 +339,25 @@ void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits,
   metadata_.insert(content, std::move(learned));
 }
 
+// The op runs at its call, since nothing is recorded in this mode or by this thread now.
+void run_now(const OpTraits& traits, const c10::IValue* args, Results& results) {
+  if (!inside) {
+    recorder().flush(FlushReason::ModeChange, false); // what another thread recorded while the mode changed
+  }
+  if (current_mode == Mode::Adaptive && !inside) {
+    count_direct(traits, DirectReason::Blocking);
+  } else {
+    count_eager();
+  }
+  run_direct(traits, args, results);
+}
+
 void Recorder::record(const OpTraits& traits, const c10::IValue* args, Results& results) {
   Session session;
+  if (C10_UNLIKELY(!recording.load(std::memory_order_relaxed))) { // the mode changed while this thread waited
+    session.unlock();
+    return run_now(traits, args, results);
+  }
   if (C10_UNLIKELY(traits.direct.has_value())) {
     return leave(session.lock(), traits, args, results, *traits.direct, session.garbage, false);
   }
@@ -419,8 +437,7 @@ void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Reg
 }
 
 void Recorder::flush(FlushReason reason, bool raise) {
-  flush_if(
-      reason, raise, [](const Region&, const void*) { return true; }, nullptr);
+  flush_if(reason, raise, [](const Region&, const void*) { return true; }, nullptr);
 }
 
 void Recorder::forget(bool metadata) {
@@ -488,19 +505,34 @@ bool raises(FlushReason reason) {
 
 } // namespace
 
+namespace {
+
+void bump_versions(const OpTraits& traits, const c10::IValue* args) {
+  for (size_t i = 0; i < traits.args.size(); ++i) {
+    if (traits.args[i].written && args[i].isList()) {
+      for (const c10::IValue& element : args[i].toListRef()) {
+        if (element.isTensor() && !element.toTensor().is_inference()) {
+          element.unsafeToTensorImpl()->bump_version();
+        }
+      }
+    }
+  }
+}
+
+} // namespace
+
 void record(const OpTraits& traits, const c10::IValue* args, Results& results) {
   if (C10_UNLIKELY(!greeted)) {
     greet();
   }
-  if (C10_UNLIKELY(!recording.load(std::memory_order_relaxed) || inside)) {
-    if (current_mode == Mode::Adaptive && !inside) {
-      count_direct(traits, DirectReason::Blocking);
-    } else {
-      count_eager();
-    }
-    return run_direct(traits, args, results);
+  if (C10_LIKELY(recording.load(std::memory_order_relaxed) && !inside)) {
+    recorder().record(traits, args, results);
+  } else {
+    run_now(traits, args, results);
   }
-  recorder().record(traits, args, results);
+  if (C10_UNLIKELY(traits.bumps_versions)) {
+    bump_versions(traits, args);
+  }
 }
 
 void record_boxed(const OpTraits& traits, Stack& stack) {
@@ -528,8 +560,8 @@ void flush(FlushReason reason) {
 
 void flush_storage(c10::StorageImpl* storage, FlushReason reason) {
   auto* neuron = as_neuron(storage);
-  if (neuron == nullptr) {
-    return;
+  if (neuron == nullptr) { // memory of others may be that of a pending tensor
+    return recorder().flush(reason, false);
   }
   recorder().flush_if(
       reason, false, [](const Region& region, const void* s) { return region.touches(*static_cast<const NeuronStorage*>(s)); },
@@ -537,8 +569,7 @@ void flush_storage(c10::StorageImpl* storage, FlushReason reason) {
 }
 
 void flush_random(FlushReason reason) {
-  recorder().flush_if(
-      reason, false, [](const Region& region, const void*) { return region.random; }, nullptr);
+  recorder().flush_if(reason, false, [](const Region& region, const void*) { return region.random; }, nullptr);
 }
 
 bool work_pending() {
@@ -554,9 +585,9 @@ Mode mode() {
 }
 
 void set_mode(Mode mode) {
-  recorder().flush(FlushReason::ModeChange, false);
   current_mode = mode;
   update_recording();
+  recorder().flush(FlushReason::ModeChange, false);
 }
 
 bool launch_blocking() {
@@ -564,9 +595,9 @@ bool launch_blocking() {
 }
 
 void set_launch_blocking(bool on) {
-  recorder().flush(FlushReason::ModeChange, false);
   blocking = on;
   update_recording();
+  recorder().flush(FlushReason::ModeChange, false);
 }
 
 void context_changes(bool relearn) {
@@ -574,9 +605,9 @@ void context_changes(bool relearn) {
 }
 
 void shut_down() {
-  recorder().flush(FlushReason::Exit, false);
   ended = true;
   update_recording();
+  recorder().flush(FlushReason::Exit, false);
 }
 
 void pending_work(uint64_t& ops, uint64_t& bytes) {

@@ -6,7 +6,7 @@ namespace ae {
 
 uint32_t Region::touch(NeuronStorage& storage) {
   auto slot = static_cast<uint32_t>(slots.size());
-  slots.push_back({c10::intrusive_ptr<NeuronStorage>::reclaim_copy(&storage), 1, 0, false});
+  slots.push_back({c10::intrusive_ptr<NeuronStorage>::reclaim_copy(&storage)});
   storage.epoch = epoch;
   storage.slot = slot;
   arm(storage);

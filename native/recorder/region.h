@@ -12,8 +12,9 @@ namespace ae {
 
 struct Slot {
   c10::intrusive_ptr<NeuronStorage> storage;
-  int64_t low = 1, high = 0; // known bounds of its values while low <= high
-  bool written = false;      // by a recorded op
+  int64_t low = 1, high = 0; // known bounds of its values, read as `type`, while low <= high
+  c10::ScalarType type = c10::ScalarType::Undefined;
+  bool written = false; // by a recorded op
 };
 
 struct Region {

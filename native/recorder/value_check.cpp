@@ -37,7 +37,7 @@ std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t m
   }
   if (const auto* storage = pending_storage(t, region)) {
     const auto& slot = region.slots[storage->slot];
-    if (slot.low <= slot.high) {
+    if (slot.low <= slot.high && slot.type == t.scalar_type()) {
       return Bounds{slot.low, slot.high};
     }
     if (!slot.written) {

@@ -1,12 +1,9 @@
 """Every part of the sweep that is known not to equal CPU, with its reason. The only such list.
 
-A skip excuses failures; it keeps nothing from running, and one that excused nothing fails its test (unless not `always`).
+A skip excuses failures; it keeps nothing from running, and one that is needed no longer fails its test.
 """
 
 from dataclasses import dataclass
-
-# Ops whose results are, wholly or in part, memory that nothing has written: only their metadata is compared.
-UNINITIALISED: dict[str, str] = {}
 
 # Ops that take their tensor arguments beside the first on the host, whatever the device (torch checks it).
 HOST_ARGUMENTS: dict[str, str] = {
