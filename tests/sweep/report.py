@@ -15,21 +15,21 @@ def settle(
     kind: str, name: str, dtype: str, cases: Callable[[], Sequence[Case]], record: Callable[[str, Any], None]
 ) -> None:
     known = skips.matching(name, dtype)
-    row: dict[str, Any] = {"kind": kind, "name": name, "dtype": dtype, "skips": [skip.reason for skip in known]}
+    row: dict[str, Any] = {"kind": kind, "name": name, "dtype": dtype}
     verdict: Verdict = check(cases())
-    unused = [s for s in known if s.always and not any(_excuses(s, failure) for failure in verdict.failures)]
     left = [failure for failure in verdict.failures if not any(_excuses(skip, failure) for skip in known)]
     modes = {failure.mode for failure in verdict.failures}
     row |= {"cases": verdict.cases, "raised": verdict.raised, "recorded": verdict.recorded, "direct": verdict.direct}
     row |= {"eager": "eager" not in modes, "adaptive": "adaptive" not in modes}
-    row |= {"failures": [vars(failure) for failure in verdict.failures[:200]]}
+    used = [skip for skip in known if any(_excuses(skip, failure) for failure in verdict.failures)]
+    row |= {"skips": [skip.reason for skip in used], "failures": [vars(failure) for failure in verdict.failures[:200]]}
     record("sweep", row)
     if left:
         shown = "\n".join(str(failure) for failure in left[:SHOWN])
         pytest.fail(f"{len(left)} of {verdict.cases} cases x modes differ from CPU:\n{shown}", pytrace=False)
-    if unused:
-        pytest.fail(f"skips that are no longer needed: {[skip.reason for skip in unused]}", pytrace=False)
-    if known:
+    if unused := [skip.reason for skip in known if skip.always and skip not in used]:
+        pytest.fail(f"skips that are no longer needed: {unused}", pytrace=False)
+    if used:
         pytest.skip("; ".join(row["skips"]))
 
 
