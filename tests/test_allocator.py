@@ -1,5 +1,6 @@
 """The caching allocator and its figures."""
 
+import gc
 import itertools
 import threading
 
@@ -17,6 +18,13 @@ def block(nbytes: int) -> torch.Tensor:
     x = torch.empty(nbytes, dtype=torch.uint8, device="neuron")
     x.data_ptr()
     return x
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_over() -> None:
+    """Tensors of other tests that only the garbage collector frees must not be freed while one here counts bytes."""
+    gc.collect()
+    torch.neuron.synchronize()
 
 
 @pytest.fixture
