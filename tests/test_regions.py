@@ -260,3 +260,20 @@ def test_mode_may_change_anywhere(agree: Agree) -> None:
 
     agree(program)
     assert adaptive_eager.mode() == "adaptive"
+
+
+def test_region_longer_than_the_bound_on_records_survives_its_own_trimming() -> None:
+    x = torch.ones(3, device="neuron")
+    with adaptive_eager.using_mode("adaptive"):
+        adaptive_eager.flush()
+        before = adaptive_eager.config.max_nodes
+        adaptive_eager.config.max_nodes = 64
+        try:
+            for steps in (200, 230, 260):
+                for _ in range(3):
+                    y = x
+                    for i in range(steps):
+                        y = y + 1 if (i + steps) % 7 else y * 1
+                    assert y.tolist() == [1.0 + sum(1 for i in range(steps) if (i + steps) % 7)] * 3
+        finally:
+            adaptive_eager.config.max_nodes = before

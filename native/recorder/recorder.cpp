@@ -251,12 +251,9 @@ std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Sl
   last_end_ = &end;
   rolling_start_ = rolling_;
   if (!hit) {
-    trie_.trim();
-    if (end.used != region_.epoch - 1) { // cannot happen: the newest branch is the last to go
-      last_end_ = nullptr;
-    }
+    trie_.trim(end.used);
   }
-  trie_.root().next = last_end_ ? last_end_->after : nullptr;
+  trie_.root().next = end.after;
   pending.store(0, std::memory_order_relaxed);
   uint64_t took = now_ns() - start;
   fragment.ns += took;
@@ -448,7 +445,6 @@ void Recorder::forget(bool metadata) {
   if (metadata) {
     metadata_.clear();
     trie_.clear();
-    trie_.root().next = nullptr;
     last_end_ = nullptr;
   }
   session.unlock();
@@ -502,10 +498,6 @@ double Recorder::bench(int count) {
 bool raises(FlushReason reason) {
   return reason == FlushReason::Synchronize || reason == FlushReason::UserFlush;
 }
-
-} // namespace
-
-namespace {
 
 void bump_versions(const OpTraits& traits, const c10::IValue* args) {
   for (size_t i = 0; i < traits.args.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/policy.h"
 #include "ops/alias.h"
 
 namespace ae {
@@ -264,7 +265,7 @@ struct Describer {
       case ArgKind::TensorList:
         if (iv.isList()) {
           auto list = iv.toListRef();
-          if (int64_t(list.size()) > policy_limit()) {
+          if (int64_t(list.size()) > policy(Policy::MaxListTensors)) {
             spec.direct = DirectReason::Unrecordable;
             return;
           }
@@ -333,20 +334,9 @@ struct Describer {
     }
     attribute(iv);
   }
-
-  static int64_t policy_limit();
 };
 
 } // namespace
-} // namespace ae
-
-#include "common/policy.h"
-
-namespace ae {
-
-int64_t Describer::policy_limit() {
-  return policy(Policy::MaxListTensors);
-}
 
 bool number_of(const c10::IValue& iv, uint8_t& tag, Parameter& out) {
   if (iv.isDouble()) {

@@ -131,7 +131,7 @@ void Trie::erase_if(F&& gone) {
   });
 }
 
-void Trie::trim() {
+void Trie::trim(uint64_t newest) {
   if (nodes_.size() > static_cast<size_t>(policy(Policy::MaxNodes))) {
     // A node is never older than its descendants, so that what is older than a limit is whole subtrees.
     std::vector<uint64_t> ages;
@@ -142,7 +142,7 @@ void Trie::trim() {
     auto middle = ages.begin() + static_cast<std::ptrdiff_t>(ages.size() / 2);
     std::nth_element(ages.begin(), middle, ages.end());
     uint64_t limit = *middle;
-    erase_if([&](const Node& node) { return node.used <= limit; });
+    erase_if([&](const Node& node) { return node.used <= limit && node.used < newest; });
   }
   auto most = static_cast<size_t>(policy(Policy::MaxFragments));
   if (fragments > most) {

@@ -26,8 +26,8 @@ class Trie {
   Node& insert(Node& parent, const OpTraits& traits, const Spec& spec, const Learned& learned, const c10::IValue* args,
                const Region& region);
 
-  // Keeps nodes and fragments within their bounds. Call between regions.
-  void trim();
+  // Keeps nodes and fragments within their bounds. Call between regions; what the region `newest` used stays.
+  void trim(uint64_t newest);
 
   // Forgets everything. Call between regions.
   void clear();

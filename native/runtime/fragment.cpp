@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "common/policy.h"
 #include "device/device.h"
@@ -13,7 +12,6 @@
 #include "ops/direct.h"
 #include "recorder/spec.h"
 #include "runtime/arena.h"
-#include "runtime/stats.h"
 
 namespace ae {
 namespace {
@@ -26,7 +24,7 @@ bool bit(const std::vector<uint64_t>& bits, size_t i) {
 
 } // namespace
 
-Fragment::Fragment(const Node* end) : end_(end) {
+Fragment::Fragment(const Node* end) {
   std::vector<const Node*> path(end->depth);
   for (const Node* n = end; n->depth > 0; n = n->parent) {
     path[n->depth - 1] = n;
@@ -83,17 +81,9 @@ Fragment::Fragment(const Node* end) : end_(end) {
         case LeafKind::Tensor:
           step.arguments.emplace_back(operand(leaf));
           break;
-        case LeafKind::HostNumber: {
-          auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(leaf.dtype), std::nullopt, std::nullopt, std::nullopt,
-                                              std::nullopt);
-          if (leaf.flags & kWrapped) {
-            number.unsafeGetTensorImpl()->set_wrapped_number(true);
-          }
-          host_numbers_.emplace_back(leaf.at, number.mutable_data_ptr());
-          host_sizes_.push_back(static_cast<uint8_t>(number.element_size()));
-          step.arguments.emplace_back(std::move(number));
+        case LeafKind::HostNumber:
+          step.arguments.emplace_back(host_number(leaf));
           break;
-        }
         case LeafKind::None:
           step.arguments.emplace_back(
               traits.args[i].kind == ArgKind::Tensor && !traits.optional_tensor(i) ? c10::IValue(at::Tensor()) : c10::IValue());
@@ -124,14 +114,7 @@ Fragment::Fragment(const Node* end) : end_(end) {
             if (element.kind == LeafKind::Tensor) {
               list.push_back(operand(element));
             } else if (element.kind == LeafKind::HostNumber) {
-              auto number = at::detail::empty_cpu({}, static_cast<at::ScalarType>(element.dtype), std::nullopt, std::nullopt,
-                                                  std::nullopt, std::nullopt);
-              if (element.flags & kWrapped) {
-                number.unsafeGetTensorImpl()->set_wrapped_number(true);
-              }
-              host_numbers_.emplace_back(element.at, number.mutable_data_ptr());
-              host_sizes_.push_back(static_cast<uint8_t>(number.element_size()));
-              list.push_back(number);
+              list.push_back(host_number(element));
             } else {
               list.push_back(traits.optional_tensor(i) ? c10::IValue() : c10::IValue(at::Tensor()));
             }
@@ -164,6 +147,17 @@ Fragment::Fragment(const Node* end) : end_(end) {
   }
   mask_.resize((slots_.size() + 63) / 64);
   held_.resize(slots_.size());
+}
+
+at::Tensor Fragment::host_number(const Leaf& leaf) {
+  auto number =
+      at::detail::empty_cpu({}, static_cast<at::ScalarType>(leaf.dtype), std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  if (leaf.flags & kWrapped) {
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  host_numbers_.emplace_back(leaf.at, number.mutable_data_ptr());
+  host_sizes_.push_back(static_cast<uint8_t>(number.element_size()));
+  return number;
 }
 
 at::Tensor Fragment::operand(const Leaf& leaf, const Node& node) {

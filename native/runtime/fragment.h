@@ -66,6 +66,7 @@ struct Fragment {
   };
 
   at::Tensor operand(const Leaf& leaf, const Node& node);
+  at::Tensor host_number(const Leaf& leaf); // its memory is written at each launch
   const Variant& variant(const Region& region);
   void run(Step& step, Region& region, std::vector<at::Tensor>& held);
   void set_up(const Variant& variant, std::byte* arena, Region& region);
@@ -74,7 +75,6 @@ struct Fragment {
   void taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault);
   void take_result(const Returned& returned, const at::Tensor& result, std::vector<at::Tensor>& held);
 
-  const Node* end_;
   std::vector<Step> steps_;
   std::vector<SlotPlan> slots_;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_; // CPU, one a slot
