@@ -264,16 +264,23 @@ def test_mode_may_change_anywhere(agree: Agree) -> None:
 
 def test_region_longer_than_the_bound_on_records_survives_its_own_trimming() -> None:
     x = torch.ones(3, device="neuron")
+    limits = {"max_nodes": 64, "min_region_ops": 400}
     with adaptive_eager.using_mode("adaptive"):
         adaptive_eager.flush()
-        before = adaptive_eager.config.max_nodes
-        adaptive_eager.config.max_nodes = 64
+        before = {name: config[name] for name in limits}
         try:
-            for steps in (200, 230, 260):
-                for _ in range(3):
-                    y = x
-                    for i in range(steps):
-                        y = y + 1 if (i + steps) % 7 else y * 1
-                    assert y.tolist() == [1.0 + sum(1 for i in range(steps) if (i + steps) % 7)] * 3
+            for name, value in limits.items():
+                config[name] = value
+            for _ in range(2):
+                x = x + 0  # learned, so that what follows is one region of 200 records
+            x.tolist()
+            reset_stats()
+            for _ in range(3):
+                y = x
+                for _ in range(200):
+                    y = y + 1
+                assert y.tolist() == [201.0] * 3
+            assert stats().fragment_hits == 2
         finally:
-            adaptive_eager.config.max_nodes = before
+            for name, value in before.items():
+                config[name] = value
