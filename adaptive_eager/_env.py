@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ._logs import COMPONENTS, parse_logs
@@ -43,6 +44,16 @@ def integer(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def folder(text: str) -> Path | None:
+    """None where the variable is not set."""
+    if not text:
+        return None
+    path = os.path.abspath(os.path.expanduser(text))
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise ValueError(text)
+    return Path(path)
+
+
 MODE = Variable(
     "NEURON_EAGER",
     " or ".join(MODES),
@@ -53,6 +64,20 @@ MODE = Variable(
 LAUNCH_BLOCKING = Variable(
     "NEURON_LAUNCH_BLOCKING", "0 or 1", "0", "With 1, every op runs, and raises its errors, at its call.", flag
 )
+CACHE_DIR = Variable(
+    "ADAPTIVE_EAGER_CACHE_DIR",
+    "a directory",
+    "",
+    "Where compiled loops are kept. Not set: `adaptive_eager` in the user's cache directory (`~/.cache`).",
+    folder,
+)
+CACHE_BYTES = Variable(
+    "ADAPTIVE_EAGER_CACHE_BYTES",
+    f"0 to {1 << 40}",
+    str(256 << 20),
+    "Most bytes of compiled loops on disk; the least recently used go first. 0 keeps none.",
+    integer(0, 1 << 40),
+)
 LOGS = Variable(
     "ADAPTIVE_EAGER_LOGS",
     "a comma-separated list of " + ", ".join(f"{name} (+{name} for more)" for name in COMPONENTS),
@@ -60,7 +85,7 @@ LOGS = Variable(
     "Logs on stderr: " + "; ".join(f"`{name}`: {what}" for name, what in COMPONENTS.items()) + ".",
     parse_logs,
 )
-TABLE = (MODE, LAUNCH_BLOCKING, LOGS)
+TABLE = (MODE, LAUNCH_BLOCKING, CACHE_DIR, CACHE_BYTES, LOGS)
 
 
 def policy_variable(name: str, initial: int, low: int, high: int, why: str) -> Variable:

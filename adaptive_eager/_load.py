@@ -7,7 +7,7 @@ import atexit
 import threading
 from typing import Any
 
-from . import _env, _logs, _native
+from . import _compile, _env, _logs, _native
 from ._warn import warn
 
 NAME = "neuron"
@@ -53,6 +53,7 @@ def _bring_up(torch: Any, problems: list[str]) -> None:
     lib = _native.lib
     torch.utils.rename_privateuse1_backend(NAME)
     _native.check(lib.ae_init())
+    atexit.register(_compile.stop)  # runs after ae_shutdown, which wakes its thread
     atexit.register(lib.ae_shutdown)
 
     from . import _patches, neuron
@@ -105,6 +106,10 @@ def _configure(problems: list[str]) -> None:
         if value != policy.initial:
             _native.check(lib.ae_policy_set(policy.index, value))
     lib.ae_set_launch_blocking(_env.read(_env.LAUNCH_BLOCKING, problems))
-    _native.check(lib.ae_set_mode(_env.MODES.index(_env.read(_env.MODE, problems))))
+    _compile.configure(problems)
+    mode = _env.read(_env.MODE, problems)
+    _native.check(lib.ae_set_mode(_env.MODES.index(mode)))
+    if mode == "adaptive":
+        _compile.start()
     known = [variable.name for variable in _env.TABLE] + [policy.variable.name for policy in policies().values()]
     problems.extend(_env.unknown(known))

@@ -2,7 +2,10 @@
 
 import logging
 
-COMPONENTS = {"load": "how the device was found and loaded, or why it was not"}
+COMPONENTS = {
+    "load": "how the device was found and loaded, or why it was not",
+    "compile": "which loops were compiled, in what time, or why they were not",
+}
 
 
 def parse_logs(text: str) -> dict[str, int]:

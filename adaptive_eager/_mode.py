@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import _native
+from . import _compile, _native
 from ._env import MODES
 from ._reasons import flush_reason_index
 
@@ -18,6 +18,8 @@ def set_mode(name: str) -> None:
     if name not in MODES:
         raise ValueError(f"mode is {name!r}, expected {' or '.join(map(repr, MODES))}")
     _native.check(_native.lib.ae_set_mode(MODES.index(name)))
+    if name == "adaptive":
+        _compile.start()
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 // The C ABI: thin functions over the library's parts.
 #include "adaptive_eager.h"
 
+#include <dlfcn.h>
+
 #include "common/error.h"
 #include "common/json.h"
 #include "common/policy.h"
@@ -8,6 +10,7 @@
 #include "device/storage.h"
 #include "ops/register.h"
 #include "recorder/recorder.h"
+#include "runtime/kernel.h"
 #include "runtime/stats.h"
 
 using namespace ae;
@@ -66,7 +69,10 @@ int ae_init(void) {
 }
 
 void ae_shutdown(void) {
-  guarded([] { shut_down(); });
+  guarded([] {
+    shut_down();
+    close_queue();
+  });
 }
 
 int ae_mode(void) {
@@ -173,6 +179,42 @@ char* ae_describe_ops(void) {
     out += "}";
   }
   return copy_text(out + "]");
+}
+
+int ae_compile_next(int timeout_ms, ae_compile_job* out) {
+  int found = -1;
+  guarded([&] {
+    std::string name, ir;
+    int64_t id = next_kernel(timeout_ms, name, ir);
+    found = id > 0 ? 1 : static_cast<int>(id);
+    if (id > 0) {
+      *out = {static_cast<uint64_t>(id), copy_text(name), copy_text(ir)};
+    }
+  });
+  return found;
+}
+
+int ae_compile_done(uint64_t id, uint64_t address, uint64_t ns, int cached) {
+  return guarded([&] { finish_kernel(id, address, ns, cached != 0); });
+}
+
+int ae_compile_failed(uint64_t id, const char* why) {
+  return guarded([&] { fail_kernel(id, why); });
+}
+
+uint64_t ae_compile_pending(void) {
+  return kernels_pending();
+}
+
+uint64_t ae_routine_address(const char* name) {
+  static void* torch_cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD); // searched with what it needs itself
+  return reinterpret_cast<uint64_t>(dlsym(torch_cpu != nullptr ? torch_cpu : RTLD_DEFAULT, name));
+}
+
+char* ae_describe_kernels(void) {
+  char* text = nullptr;
+  guarded([&] { text = copy_text(describe_kernels()); });
+  return text;
 }
 
 double ae_bench_record(int count) {

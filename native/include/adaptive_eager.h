@@ -86,6 +86,27 @@ char* ae_explain(void);
 /* JSON: one row an op of the exception and value-check tables, for the docs. */
 char* ae_describe_ops(void);
 
+/* Compile service: loops that are wanted, in LLVM IR, and what became of them.
+ * next waits until a loop is wanted, at most timeout_ms. Returns 1 and fills `out`, 0 if none came, -1 once the library
+ * shuts down or on an error. */
+typedef struct {
+  uint64_t id;
+  char* name;
+  char* ir;
+} ae_compile_job;
+int ae_compile_next(int timeout_ms, ae_compile_job* out);
+/* The loop's function is at `address`; compiling took `ns`, or it came from the disk cache. */
+int ae_compile_done(uint64_t id, uint64_t address, uint64_t ns, int cached);
+int ae_compile_failed(uint64_t id, const char* why);
+/* Loops that are wanted or being compiled. */
+uint64_t ae_compile_pending(void);
+/* The address of a routine that IR calls, 0 if there is none of this name. */
+uint64_t ae_routine_address(const char* name);
+/* JSON: [{"name", "state", "why", "ns", "cached"}], every loop of the process. */
+char* ae_describe_kernels(void);
+/* JSON: [{"op", "types", "how", "cut"}], the table of lowerings. */
+char* ae_describe_lowerings(void);
+
 /* Memory statistics of the device's caching allocator, in bytes and counts. */
 typedef struct {
   int64_t allocated;

@@ -12,9 +12,12 @@
 #include "ops/direct.h"
 #include "recorder/spec.h"
 #include "runtime/arena.h"
+#include "runtime/stats.h"
 
 namespace ae {
 namespace {
+
+using Origin = PlanInput::Slot::Origin;
 
 constexpr uint32_t kDefaultGenerator = ~0u;
 
@@ -33,21 +36,20 @@ Fragment::Fragment(const Node* end) {
   for (uint32_t at = 0; at < path.size(); ++at) {
     const Node& node = *path[at];
     const OpTraits& traits = *node.traits;
-    auto use = [&](uint32_t slot, SlotKind kind, size_t bytes) {
+    auto use = [&](uint32_t slot, Origin origin, size_t bytes) {
       if (slot >= slots_.size()) {
         slots_.resize(slot + 1);
-        slots_[slot] = {kind, bytes, at, at};
+        slots_[slot] = {origin, bytes};
       }
-      slots_[slot].last = at;
     };
     for (const auto& leaf : node.leaves) {
       if (leaf.kind == LeafKind::Tensor) {
-        use(leaf.slot, leaf.flags & kFresh ? SlotKind::Made : SlotKind::Input, static_cast<size_t>(leaf.bytes));
+        use(leaf.slot, leaf.flags & kFresh ? Origin::Made : Origin::Outside, static_cast<size_t>(leaf.bytes));
       }
     }
     for (const auto& output : node.outputs) {
       if (output.defined) {
-        use(output.slot, traits.out ? SlotKind::Made : SlotKind::Returned, output.nbytes);
+        use(output.slot, traits.out ? Origin::Made : Origin::Kernel, output.nbytes);
       }
     }
   }
@@ -59,8 +61,7 @@ Fragment::Fragment(const Node* end) {
   for (uint32_t at = 0; at < path.size(); ++at) {
     const Node& node = *path[at];
     const OpTraits& traits = *node.traits;
-    Step step{&node, traits.out ? *traits.out : traits.op,    nullptr, {}, {}, {}, {}, {},
-              {},    traits.random && !traits.random_argument};
+    Step step{&node, traits.out ? *traits.out : traits.op, nullptr, {}, {}, {}, {}, traits.random && !traits.random_argument};
     size_t next = 0;
     // One view given twice is one tensor, as where it came from: kernels compare identities.
     std::vector<std::pair<const Leaf*, at::Tensor>> views;
@@ -138,13 +139,6 @@ Fragment::Fragment(const Node* end) {
     }
     steps_.push_back(std::move(step));
   }
-  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot].kind == SlotKind::Returned) {
-      steps_[slots_[slot].last].last_uses.push_back(slot);
-    } else if (slots_[slot].kind == SlotKind::Made) {
-      steps_[slots_[slot].first].begins.push_back(slot);
-    }
-  }
   mask_.resize((slots_.size() + 63) / 64);
   held_.resize(slots_.size());
 }
@@ -177,10 +171,10 @@ at::Tensor Fragment::operand(const Leaf& leaf, const Node& node) {
   return at::Tensor(std::move(impl));
 }
 
-const Variant& Fragment::variant(const Region& region) {
+Variant& Fragment::variant(const Region& region) {
   std::fill(mask_.begin(), mask_.end(), 0);
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].kind != SlotKind::Input && region.slots[i].storage.use_count() > 1) {
+    if (slots_[i].origin != Origin::Outside && region.slots[i].storage.use_count() > 1) {
       mask_[i >> 6] |= uint64_t(1) << (i & 63);
     }
   }
@@ -193,13 +187,18 @@ const Variant& Fragment::variant(const Region& region) {
   auto made = std::make_unique<Variant>();
   made->live = mask_;
   made->used = region.epoch;
-  made->arena_offset.assign(slots_.size(), -1);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    made->input.slots.push_back({slots_[i].origin, bit(mask_, i), slots_[i].bytes});
+  }
+  for (const auto& step : steps_) {
+    made->input.steps.push_back(step.node);
+  }
 
   // Backwards: a pure op whose results neither live on nor feed a step that runs is left out.
-  made->skipped.assign(steps_.size(), false);
+  made->input.skipped.assign(steps_.size(), false);
   std::vector<bool> needed(slots_.size(), false);
   for (size_t i = 0; i < slots_.size(); ++i) {
-    needed[i] = slots_[i].kind == SlotKind::Input || bit(mask_, i);
+    needed[i] = slots_[i].origin == Origin::Outside || bit(mask_, i);
   }
   for (size_t at = steps_.size(); at-- > 0;) {
     const Node& node = *steps_[at].node;
@@ -209,7 +208,7 @@ const Variant& Fragment::variant(const Region& region) {
         wanted |= output.defined && needed[output.slot];
       }
       if (!wanted) {
-        made->skipped[at] = true;
+        made->input.skipped[at] = true;
         continue;
       }
     }
@@ -219,13 +218,7 @@ const Variant& Fragment::variant(const Region& region) {
       }
     }
   }
-  std::vector<ArenaRequest> requests;
-  for (uint32_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].kind == SlotKind::Made && !bit(mask_, i)) {
-      requests.push_back({i, slots_[i].bytes, slots_[i].first, slots_[i].last});
-    }
-  }
-  made->arena_bytes = lay_out(requests, made->arena_offset);
+  made->plain = plan_steps(made->input);
 
   if (variants_.size() >= static_cast<size_t>(policy(Policy::MaxVariants))) {
     auto oldest = std::min_element(variants_.begin(), variants_.end(), [](auto& a, auto& b) { return a->used < b->used; });
@@ -235,7 +228,7 @@ const Variant& Fragment::variant(const Region& region) {
   return *variants_.back();
 }
 
-void Fragment::take_result(const Returned& returned, const at::Tensor& result, std::vector<at::Tensor>& held) {
+void Fragment::take_result(const Returned& returned, const at::Tensor& result) {
   const Output& output = *returned.output;
   if (!output.defined) {
     return;
@@ -255,12 +248,12 @@ void Fragment::take_result(const Returned& returned, const at::Tensor& result, s
     fitting = at::Tensor(std::move(impl));
     fitting.copy_(result);
   }
-  void* data = const_cast<void*>(fitting.storage().data());
-  storages_[returned.slot]->set_data_ptr_noswap(c10::DataPtr(data, c10::Device(c10::kCPU)));
-  held[returned.slot] = std::move(fitting);
+  const void* data = fitting.storage().data();
+  point(returned.slot, data);
+  held_[returned.slot] = std::move(fitting);
 }
 
-void Fragment::run(Step& step, Region& region, std::vector<at::Tensor>& held) {
+void Fragment::run(Step& step, Region& region) {
   for (const auto& patch : step.patches) {
     auto& argument = step.arguments[patch.argument];
     if (!patch.list) {
@@ -301,10 +294,10 @@ void Fragment::run(Step& step, Region& region, std::vector<at::Tensor>& held) {
         break;
       }
       if (iv.isTensor()) {
-        take_result(step.returned[next++], iv.toTensor(), held);
+        take_result(step.returned[next++], iv.toTensor());
       } else if (iv.isTensorList()) {
         for (const c10::IValue& element : iv.toListRef()) {
-          take_result(step.returned[next++], element.toTensor(), held);
+          take_result(step.returned[next++], element.toTensor());
         }
       }
       iv = c10::IValue();
@@ -314,8 +307,8 @@ void Fragment::run(Step& step, Region& region, std::vector<at::Tensor>& held) {
       if (returned.output->defined && bit(mask_, returned.slot)) {
         auto& target = *region.slots[returned.slot].storage;
         auto nbytes = target.nbytes();
-        c10::Storage storage = held[returned.slot].storage();
-        held[returned.slot].reset();
+        c10::Storage storage = held_[returned.slot].storage();
+        held_[returned.slot].reset();
         adopt_memory(storage, target);
         target.set_nbytes(nbytes);
       }
@@ -323,19 +316,18 @@ void Fragment::run(Step& step, Region& region, std::vector<at::Tensor>& held) {
   }
 }
 
+void Fragment::point(uint32_t slot, const void* data) {
+  storages_[slot]->set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(data), c10::Device(c10::kCPU)));
+}
+
 // Pointers of what is there before the first step, and numbers.
-void Fragment::set_up(const Variant& variant, std::byte* arena, Region& region) {
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    auto& cpu = *storages_[i];
-    if (slots_[i].kind == SlotKind::Input) {
-      auto& storage = *region.slots[i].storage;
-      if (C10_UNLIKELY(storage.data() == nullptr)) {
-        materialize(storage);
-      }
-      cpu.set_nbytes(storage.nbytes());
-      cpu.set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
-    } else if (variant.arena_offset[i] >= 0) {
-      cpu.set_data_ptr_noswap(c10::DataPtr(arena + variant.arena_offset[i], c10::Device(c10::kCPU)));
+void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region) {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].origin == Origin::Outside) {
+      begin(slot, region);
+      storages_[slot]->set_nbytes(region.slots[slot].storage->nbytes());
+    } else if (plan.arena_offset[slot] >= 0) {
+      point(slot, arena + plan.arena_offset[slot]);
     }
   }
   for (size_t i = 0; i < host_numbers_.size(); ++i) {
@@ -343,18 +335,14 @@ void Fragment::set_up(const Variant& variant, std::byte* arena, Region& region) 
   }
 }
 
-// Memory for storages that outlive the launch is allocated when the first op writes them, so that running out of it
-// harms nothing that came before.
-void Fragment::begin(const Step& step, const Variant& variant, Region& region) {
-  for (uint32_t slot : step.begins) {
-    if (variant.arena_offset[slot] < 0) {
-      auto& storage = *region.slots[slot].storage;
-      if (storage.data() == nullptr) {
-        materialize(storage);
-      }
-      storages_[slot]->set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(storage.data()), c10::Device(c10::kCPU)));
-    }
+// Gives the storage memory if it has none. Storages that outlive the launch get it when their first unit runs, so that
+// running out of it harms nothing that came before.
+void Fragment::begin(uint32_t slot, Region& region) {
+  auto& storage = *region.slots[slot].storage;
+  if (C10_UNLIKELY(storage.data() == nullptr)) {
+    materialize(storage);
   }
+  point(slot, storage.data());
 }
 
 bool Fragment::tainted(const Step& step) const {
@@ -388,11 +376,14 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region) {
   NoFlushScope no_flush;
   std::shared_ptr<const Fault> fault;
   c10::DataPtr arena;
-  const Variant* chosen = nullptr;
+  Variant* chosen = nullptr;
+  Plan* plan = nullptr;
+  uint64_t start = now_ns();
   try {
     chosen = &variant(region);
-    arena = borrow_arena(chosen->arena_bytes);
-    set_up(*chosen, static_cast<std::byte*>(arena.get()), region);
+    plan = &chosen->choose();
+    arena = borrow_arena(plan->arena_bytes);
+    set_up(*plan, static_cast<std::byte*>(arena.get()), region);
   } catch (const std::exception& error) {
     fault = std::make_shared<const Fault>("launch", error);
     for (const auto& step : steps_) {
@@ -403,26 +394,9 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region) {
   }
   {
     BelowEverything below;
-    for (size_t at = 0; at < steps_.size(); ++at) {
-      auto& step = steps_[at];
-      if (chosen->skipped[at]) {
-        continue;
-      }
-      if (C10_UNLIKELY(!tainted_.empty() && tainted(step))) {
-        taint(step, region, fault);
-        continue;
-      }
-      try {
-        begin(step, *chosen, region);
-        run(step, region, held_);
-      } catch (const std::exception& error) {
-        auto failed = std::make_shared<const Fault>(step.node->traits->name.c_str(), error);
-        taint(step, region, failed);
-        if (!fault) {
-          fault = std::move(failed);
-        }
-      }
-      for (uint32_t slot : step.last_uses) {
+    for (auto& unit : plan->units) {
+      run_unit(unit, *plan, region, fault);
+      for (uint32_t slot : unit.last_uses) {
         held_[slot].reset();
       }
     }
@@ -435,7 +409,138 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region) {
   tainted_.clear();
   stack_.clear();
   return_arena(std::move(arena));
+  chosen->observe(*plan, now_ns() - start);
   return fault;
+}
+
+void Fragment::run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
+  if (unit.loops.empty() || C10_UNLIKELY(!tainted_.empty())) {
+    return run_steps(unit, plan, region, fault);
+  }
+  try {
+    if (C10_UNLIKELY(!unit.compared)) {
+      unit.compared = compare_unit(unit, plan, region, fault);
+      return;
+    }
+    for (uint32_t slot : unit.begins) {
+      begin(slot, region);
+    }
+    run_loops(unit, region);
+  } catch (const std::exception& error) {
+    auto failed = std::make_shared<const Fault>(steps_[unit.steps[0]].node->traits->name.c_str(), error);
+    for (uint32_t step : unit.steps) {
+      taint(steps_[step], region, failed);
+    }
+    if (!fault) {
+      fault = std::move(failed);
+    }
+  }
+}
+
+// Memory that the plan did not provide because loops keep values in registers is allocated here.
+void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
+  std::vector<std::pair<uint32_t, c10::DataPtr>> extra;
+  for (uint32_t at : unit.steps) {
+    auto& step = steps_[at];
+    if (C10_UNLIKELY(!tainted_.empty() && tainted(step))) {
+      taint(step, region, fault);
+      continue;
+    }
+    try {
+      for (uint32_t slot : unit.begins) {
+        if (slots_[slot].origin == Origin::Made) {
+          begin(slot, region);
+        }
+      }
+      if (C10_UNLIKELY(!unit.loops.empty())) {
+        auto provide = [&](uint32_t slot) {
+          bool provided = plan.memory[slot] != Plan::Memory::None || slots_[slot].origin != Origin::Made;
+          for (const auto& [known, block] : extra) {
+            provided |= known == slot;
+          }
+          if (!provided) {
+            extra.emplace_back(slot, allocate_block(slots_[slot].bytes));
+            point(slot, extra.back().second.get());
+          }
+        };
+        for (const auto& leaf : step.node->leaves) {
+          if (leaf.kind == LeafKind::Tensor) {
+            provide(leaf.slot);
+          }
+        }
+        for (const auto& output : step.node->outputs) {
+          if (output.defined) {
+            provide(output.slot);
+          }
+        }
+      }
+      run(step, region);
+    } catch (const std::exception& error) {
+      auto failed = std::make_shared<const Fault>(step.node->traits->name.c_str(), error);
+      taint(step, region, failed);
+      if (!fault) {
+        fault = std::move(failed);
+      }
+    }
+  }
+}
+
+void Fragment::run_loops(const Plan::Unit& unit, Region& region) {
+  for (const auto& loop : unit.loops) {
+    void* addresses[kMaxLoopOperands];
+    for (size_t i = 0; i < loop.operands.size(); ++i) {
+      const auto& operand = loop.operands[i];
+      addresses[i] = operand.number ? static_cast<void*>(region.parameters[operand.index].bytes.data())
+                                    : static_cast<std::byte*>(const_cast<void*>(storages_[operand.index]->data())) + operand.begin;
+    }
+    run_loop(loop, addresses);
+  }
+}
+
+// The first time: the loops write to memory of their own, the steps run as they are, and what both wrote is compared.
+bool Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
+  struct Result {
+    const Loop* loop;
+    const Access* access;
+    c10::DataPtr memory;
+  };
+  std::vector<Result> results;
+  for (const auto& loop : unit.loops) {
+    void* addresses[kMaxLoopOperands];
+    size_t next = 0;
+    for (size_t i = 0; i < loop.operands.size(); ++i) {
+      const auto& operand = loop.operands[i];
+      if (operand.number) {
+        addresses[i] = region.parameters[operand.index].bytes.data();
+        continue;
+      }
+      addresses[i] = static_cast<std::byte*>(const_cast<void*>(storages_[operand.index]->data())) + operand.begin;
+      if (operand.stored) {
+        const Access& access = loop.stores[next++];
+        auto bytes = static_cast<size_t>(access.end() - access.begin);
+        results.push_back({&loop, &access, allocate_block(bytes)});
+        if (operand.loaded) {
+          std::memcpy(results.back().memory.get(), addresses[i], bytes);
+        }
+        addresses[i] = results.back().memory.get();
+      }
+    }
+    run_loop(loop, addresses);
+  }
+  auto before = fault;
+  run_steps(unit, plan, region, fault);
+  if (fault != before) {
+    return false;
+  }
+  bool good = true;
+  for (const auto& result : results) {
+    const auto* written = static_cast<const std::byte*>(storages_[result.access->slot]->data()) + result.access->begin;
+    if (!same_values(*result.access, written, static_cast<const std::byte*>(result.memory.get()))) {
+      refuse(*result.loop->kernel, "gave other results than the kernels that it replaces");
+      good = false;
+    }
+  }
+  return good;
 }
 
 } // namespace ae

@@ -9,19 +9,30 @@
 #include <memory>
 #include <vector>
 
+#include "plan/plan.h"
 #include "recorder/region.h"
 #include "runtime/replay.h"
 
 namespace ae {
 
-// How a launch lays out the storages that come into being in the region: those that something outside still holds
-// get memory of their own, the others share the arena.
+// The region with one pattern of results that something outside still holds.
 struct Variant {
-  std::vector<uint64_t> live;        // one bit a slot
-  std::vector<int64_t> arena_offset; // of slots in the arena, else -1
-  std::vector<bool> skipped;         // steps whose results nobody needs
-  size_t arena_bytes = 0;
+  // Unfused until the fused plan's kernels are there; back to it, with the reason, where fusing does not pay.
+  enum class Stage : uint8_t { Cold, Compiling, Fused, Unfused };
+
+  std::vector<uint64_t> live; // one bit a slot
+  PlanInput input;
+  std::unique_ptr<Plan> plain, fused;
+  Stage stage = Stage::Cold;
+  uint64_t launches = 0;
+  uint64_t fused_launches = 0;
+  uint64_t plain_ns = ~uint64_t(0), fused_ns = ~uint64_t(0); // the quickest launch
   uint64_t used = 0;
+
+  // The plan to run now. Never waits.
+  Plan& choose();
+  // What the launch took.
+  void observe(const Plan& plan, uint64_t ns);
 };
 
 struct Fragment {
@@ -53,30 +64,31 @@ struct Fragment {
     std::vector<c10::IValue> arguments;
     std::vector<Patch> patches;
     std::vector<Returned> returned;
-    std::vector<uint32_t> begins;                          // slots that come into being here and are not the kernel's to allocate
-    std::vector<uint32_t> last_uses;                       // slots with kernel-allocated memory that nothing reads later
     std::vector<std::pair<uint16_t, uint32_t>> generators; // argument, index in the region's (or ~0: the default)
     bool swap_generator = false;
   };
-  enum class SlotKind : uint8_t { Input, Made, Returned };
-  struct SlotPlan {
-    SlotKind kind = SlotKind::Input;
+  struct SlotInfo {
+    PlanInput::Slot::Origin origin = PlanInput::Slot::Origin::Outside;
     size_t bytes = 0;
-    uint32_t first = 0, last = 0; // steps
   };
 
   at::Tensor operand(const Leaf& leaf, const Node& node);
   at::Tensor host_number(const Leaf& leaf); // its memory is written at each launch
-  const Variant& variant(const Region& region);
-  void run(Step& step, Region& region, std::vector<at::Tensor>& held);
-  void set_up(const Variant& variant, std::byte* arena, Region& region);
-  void begin(const Step& step, const Variant& variant, Region& region);
+  Variant& variant(const Region& region);
+  void run(Step& step, Region& region);
+  void run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void run_loops(const Plan::Unit& unit, Region& region);
+  bool compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void set_up(const Plan& plan, std::byte* arena, Region& region);
+  void begin(uint32_t slot, Region& region);
+  void point(uint32_t slot, const void* data);
   bool tainted(const Step& step) const;
   void taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault);
-  void take_result(const Returned& returned, const at::Tensor& result, std::vector<at::Tensor>& held);
+  void take_result(const Returned& returned, const at::Tensor& result);
 
   std::vector<Step> steps_;
-  std::vector<SlotPlan> slots_;
+  std::vector<SlotInfo> slots_;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages_; // CPU, one a slot
   std::vector<std::pair<uint32_t, void*>> host_numbers_;       // parameter -> memory of its 0-dim tensor
   std::vector<uint8_t> host_sizes_;

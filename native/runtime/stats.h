@@ -14,6 +14,7 @@ struct Counters {
   std::atomic<uint64_t> recorded{0}, direct{0}, launches{0}, compiled{0}, hits{0}, misses{0}, evictions{0};
   std::atomic<uint64_t> compile_ns{0}, record_ns{0}, launch_ns{0};
   std::atomic<uint64_t> fragments{0};
+  std::atomic<uint64_t> kernels_refused{0}; // their results differed
   std::array<std::atomic<uint64_t>, static_cast<size_t>(FlushReason::Count)> flushes{};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(DirectReason::Count)> directs{};
 };

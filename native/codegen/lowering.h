@@ -1,0 +1,57 @@
+// The table of pointwise ops: for each, how it is written in LLVM IR and how its bits were matched.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "codegen/program.h"
+
+namespace ae::codegen {
+
+class Emitter;
+struct Ir; // a value in IR text
+
+using Types = uint16_t; // a bit for each Type
+constexpr Types bit(Type type) {
+  return Types(1u << static_cast<unsigned>(type));
+}
+
+// How ATen chooses the type it computes in.
+enum class Promotion : uint8_t {
+  Common,     // the arguments' common dtype
+  FloatOfInt, // ... or the default dtype where that is integral: the result's dtype
+  First,      // the dtype of the first argument
+  Result      // the dtype of the result: conversions and fills
+};
+
+struct Lowering {
+  std::string_view op; // base name, without overload, in-place mark and foreach: "add" is add.Tensor, add_.Tensor, _foreach_add.Scalar, ...
+  Promotion promotion = Promotion::Common;
+  Types types = 0; // compute types that are admitted on the target
+
+  // Elements in ATen's vector step (0: results do not depend on the cut) for this compute type on this target.
+  uint32_t (*cut)(Type compute, const Target& target) = nullptr;
+  // Whether these arguments are lowered; nullptr: all are. (Rounding modes, a missing bound, ...)
+  bool (*accepts)(const Value& value, const Target& target) = nullptr;
+  // Whether the program's use of it is lowered, where that hangs on how its operands are given; nullptr: it is.
+  bool (*fits)(const Program& program, const Value& value) = nullptr;
+  void (*emit)(Emitter& emitter, const Value& value) = nullptr;
+  // The MKL routine on whole arrays that makes the result ("vmsExp"); then `emit` makes its input. nullptr, or a
+  // nullptr result: `emit` makes the result.
+  const char* (*array)(Type compute, const Target& target) = nullptr;
+  // ATen source (file and function) and what was done to give its bits: one line, shown in the docs.
+  const char* how = "";
+};
+
+// nullptr where the op has no row.
+const Lowering* find_lowering(std::string_view base_name);
+const std::vector<Lowering>& lowerings();
+
+// Whether the value's op is admitted with these types and arguments on this target.
+bool admitted(const Value& value, const Target& target);
+// Whether all values of the program are admitted and fit together: ops whose results depend on the cut have the
+// program's cut. To be asked of every program before `emit`.
+bool admitted(const Program& program, const Target& target);
+
+} // namespace ae::codegen

@@ -1,0 +1,170 @@
+// Elementary functions and rounding.
+#include "codegen/rows.h"
+
+namespace ae::codegen {
+namespace {
+
+// Through vml.h: MKL on whole arrays for float and double, ATen's vector type (in float) for the halves.
+struct Vml {
+  const char *single, *twice, *name, *suffix;
+};
+
+template <const Vml& f>
+const char* vml_array(Type compute, const Target& target) {
+  return !target.mkl || is_half(compute) ? nullptr : compute == Type::F32 ? f.single : f.twice;
+}
+
+template <const Vml& f>
+void vml(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  e.set(v, vml_array<f>(v.compute, e.target()) ? a : e.sleef(f.name, f.suffix, {a}, true));
+}
+
+bool mkl_or_half(const Value& v, const Target& target) {
+  return is_half(v.compute) ? has_vectors(v, target) : target.mkl;
+}
+
+constexpr Vml kExp{"vmsExp", "vmdExp", "exp", "_u10"}, kLog{"vmsLn", "vmdLn", "log", "_u10"}, kLog2{"vmsLog2", "vmdLog2", "log2", "_u10"},
+    kLog10{"vmsLog10", "vmdLog10", "log10", "_u10"}, kSin{"vmsSin", "vmdSin", "sin", "_u10"}, kCos{"vmsCos", "vmdCos", "cos", "_u10"},
+    kTan{"vmsTan", "vmdTan", "tan", "_u10"}, kTanh{"vmsTanh", "vmdTanh", "tanh", "_u10"}, kAsin{"vmsAsin", "vmdAsin", "asin", "_u10"},
+    kAcos{"vmsAcos", "vmdAcos", "acos", "_u10"}, kAtan{"vmsAtan", "vmdAtan", "atan", "_u10"}, kErf{"vmsErf", "vmdErf", "erf", "_u10"},
+    kErfc{"vmsErfc", "vmdErfc", "erfc", "_u15"}, kRoot{"vmsSqrt", "vmdSqrt", "sqrt", "_u05"};
+
+template <const Vml& f>
+Lowering vml_row(std::string_view op) {
+  return {.op = op,
+          .promotion = Promotion::FloatOfInt,
+          .types = kFloating,
+          .accepts = mkl_or_half,
+          .emit = vml<f>,
+          .array = vml_array<f>,
+          .how = "UnaryOpsKernel.cpp, vml.h: MKL's vm routine with ATen's mode; halves by Sleef in float"};
+}
+
+// Sleef on vectors, the C library in the tail.
+constexpr char kSinh[] = "sinh", kCosh[] = "cosh";
+template <const char* name>
+void either_library(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  e.set(v, e.vector() ? e.sleef(name, "_u10", {a}, true) : e.libm(name, {a}));
+}
+
+// vec::map: Sleef everywhere, tails are padded.
+constexpr char kExpm1[] = "expm1", kLog1p[] = "log1p";
+template <const char* name>
+void always_sleef(Emitter& e, const Value& v) {
+  e.set(v, e.sleef(name, "_u10", {e.arg(v, 0)}, true));
+}
+
+constexpr char kFloor[] = "floor", kCeil[] = "ceil", kRound[] = "roundeven", kTrunc[] = "trunc", kSqrt[] = "sqrt", kFabs[] = "fabs";
+template <const char* name>
+void exact(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  e.set(v, is_float(a.type) ? e.intrinsic(name, {a}) : a);
+}
+
+bool without_decimals(const Value& v, const Target&) {
+  return v.arguments.size() < 2 || v.arguments[1].kind == Argument::Kind::None;
+}
+
+void absolute(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  if (is_float(a.type))
+    return e.set(v, e.intrinsic("fabs", {a}));
+  e.set(v, is_signed(a.type) ? e.select(e.compare("olt", a, e.like(a, 0)), e.neg(a), a) : a);
+}
+
+void sign(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  if (v.compute == Type::Bool)
+    return e.set(v, a);
+  Ir zero = e.like(a, 0), positive = e.select(e.compare("ogt", a, zero), e.like(a, 1), zero);
+  e.set(v, is_signed(a.type) ? e.select(e.compare("olt", a, zero), e.like(a, -1), positive) : positive);
+}
+
+void rsqrt(Emitter& e, const Value& v) {
+  Ir root = e.intrinsic("sqrt", {e.arg(v, 0)});
+  if (is_half(v.compute) && !e.vector())
+    root = e.round(root, v.compute);
+  e.set(v, e.div(e.like(root, 1), root));
+}
+
+uint32_t cut_halves(Type type, const Target& target) {
+  return is_half(type) ? cut_narrow(type, target) : 0;
+}
+
+void atan2(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0), b = e.arg(v, 1);
+  e.set(v, e.vector() ? e.sleef("atan2", "_u10", {a, b}, true) : e.libm("atan2", {a, b}));
+}
+
+Ir fmod_of(Emitter& e, const Ir& a, const Ir& b) {
+  return e.vector() ? e.sleef("fmod", "", {a, b}, false) : e.libm("fmod", {a, b});
+}
+
+void fmod(Emitter& e, const Value& v) {
+  e.set(v, fmod_of(e, e.arg(v, 0), e.arg(v, 1)));
+}
+
+void remainder(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0), b = e.arg(v, 1), rest = fmod_of(e, a, b), zero = e.like(a, 0);
+  Ir apart = e.both(e.compare("une", rest, zero), e.differ(e.compare("olt", b, zero), e.compare("olt", rest, zero)));
+  e.set(v, e.select(apart, e.add(rest, b), rest));
+}
+
+} // namespace
+
+void add_mathematics(Rows& rows) {
+  for (const Lowering& row :
+       {vml_row<kExp>("exp"), vml_row<kLog>("log"), vml_row<kLog2>("log2"), vml_row<kLog10>("log10"), vml_row<kSin>("sin"), vml_row<kCos>("cos"),
+        vml_row<kTan>("tan"), vml_row<kTanh>("tanh"), vml_row<kAsin>("asin"), vml_row<kAcos>("acos"), vml_row<kAtan>("atan"), vml_row<kErf>("erf"),
+        vml_row<kErfc>("erfc")})
+    rows.push_back(row);
+  rows.insert(
+      rows.end(),
+      {
+          {.op = "expm1", .promotion = Promotion::FloatOfInt, .types = kFloating, .accepts = has_vectors, .emit = always_sleef<kExpm1>, .how = "vml.h vexpm1: Sleef expm1 u10, tails padded"},
+          {.op = "log1p", .promotion = Promotion::FloatOfInt, .types = kFloating, .accepts = has_vectors, .emit = always_sleef<kLog1p>, .how = "vml.h vlog1p: Sleef log1p u10, tails padded"},
+          {.op = "sinh", .promotion = Promotion::FloatOfInt, .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = either_library<kSinh>, .how = "UnaryOpsKernel.cpp sinh_kernel: Sleef u10, tail by the C library"},
+          {.op = "cosh", .promotion = Promotion::FloatOfInt, .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = either_library<kCosh>, .how = "UnaryOpsKernel.cpp cosh_kernel: Sleef u10, tail by the C library"},
+          {.op = "exp2", .promotion = Promotion::FloatOfInt, .types = kFloating, .accepts = has_vectors, .emit = [](Emitter& e, const Value& v) { e.set(v, e.sleef("exp2", "_u10", {e.arg(v, 0)}, true)); }, .how = "vml.h vexp2"},
+          {.op = "floor", .types = kNumbers, .emit = exact<kFloor>, .how = "UnaryOpsKernel.cpp floor_kernel"},
+          {.op = "ceil", .types = kNumbers, .emit = exact<kCeil>, .how = "UnaryOpsKernel.cpp ceil_kernel"},
+          {.op = "round", .types = kNumbers, .accepts = without_decimals, .emit = exact<kRound>, .how = "UnaryOpsKernel.cpp round_kernel: ties to even"},
+          {.op = "trunc", .types = kNumbers, .emit = exact<kTrunc>, .how = "UnaryOpsKernel.cpp trunc_kernel"},
+          {.op = "sqrt",
+           .promotion = Promotion::FloatOfInt,
+           .types = kFloating,
+           .accepts = [](const Value& v, const Target& target) { return is_half(v.compute) || target.mkl; },
+           .emit = [](Emitter& e, const Value& v) { vml_array<kRoot>(v.compute, e.target()) ? e.set(v, e.arg(v, 0)) : exact<kSqrt>(e, v); },
+           .array = vml_array<kRoot>,
+           .how = "UnaryOpsKernel.cpp, vml.h vsqrt: MKL's vm routine, which does not always round correctly; halves in float"},
+          {.op = "rsqrt", .promotion = Promotion::FloatOfInt, .types = kFloating, .cut = cut_halves, .emit = rsqrt, .how = "UnaryOpsKernel.cpp rsqrt_kernel: 1 / sqrt; the tail of halves rounds the root"},
+          {.op = "reciprocal",
+           .promotion = Promotion::FloatOfInt,
+           .types = kFloating,
+           .emit =
+               [](Emitter& e, const Value& v) {
+                 Ir a = e.arg(v, 0);
+                 e.set(v, e.div(e.like(a, 1), a));
+               },
+           .how = "UnaryOpsKernel.cpp reciprocal_kernel: 1 / a"},
+          {.op = "frac",
+           .types = kFloating,
+           .emit =
+               [](Emitter& e, const Value& v) {
+                 Ir a = e.arg(v, 0);
+                 e.set(v, e.sub(a, e.intrinsic("trunc", {a})));
+               },
+           .how = "UnaryOpsKernel.cpp frac_kernel: a - trunc(a)"},
+          {.op = "neg", .types = kNumbers, .emit = [](Emitter& e, const Value& v) { e.set(v, e.neg(e.arg(v, 0))); }, .how = "UnaryOpsKernel.cpp neg_kernel"},
+          {.op = "abs", .types = kNumbers, .emit = absolute, .how = "UnaryOpsKernel.cpp abs_kernel"},
+          {.op = "sign", .types = kAll, .emit = sign, .how = "UnaryOpsKernel.cpp sign_kernel: a NaN gives 0"},
+          {.op = "sgn", .types = kAll, .emit = sign, .how = "UnaryOps.cpp sgn: sign for real numbers"},
+          {.op = "atan2", .promotion = Promotion::FloatOfInt, .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = atan2, .how = "BinaryOpsKernel.cpp atan2_kernel (AVX-512): Sleef u10, tail by the C library"},
+          {.op = "fmod", .types = kFloating, .cut = cut_narrow, .accepts = has_vectors, .emit = fmod, .how = "BinaryOpsKernel.cpp fmod_kernel (AVX2): Sleef, tail by the C library"},
+          {.op = "remainder", .types = kFloating, .cut = cut_narrow, .accepts = has_vectors, .emit = remainder, .how = "BinaryOpsKernel.cpp remainder_kernel (AVX2): Sleef fmod, tail by the C library"},
+      });
+}
+
+} // namespace ae::codegen

@@ -1,0 +1,351 @@
+#include "plan/pointwise.h"
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/result_type.h>
+#include <c10/core/DefaultDtype.h>
+
+namespace ae {
+namespace {
+
+using codegen::Argument;
+using codegen::Type;
+
+// "aten::_foreach_add_.Scalar" -> "add", foreach.
+std::string base_name(const std::string& name, bool& foreach) {
+  std::string base = name.substr(0, name.find('.'));
+  base = base.substr(base.rfind(':') + 1);
+  constexpr std::string_view prefix = "_foreach_";
+  foreach = base.rfind(prefix, 0) == 0;
+  if (foreach) {
+    base.erase(0, prefix.size());
+  }
+  if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') {
+    base.pop_back();
+  }
+  return base;
+}
+
+c10::ScalarType leaf_type(const Leaf& leaf) {
+  if (leaf.kind == LeafKind::Number || leaf.kind == LeafKind::Numbers) {
+    constexpr c10::ScalarType types[] = {c10::kDouble, c10::kLong, c10::kBool, c10::kComplexDouble};
+    return types[leaf.tag];
+  }
+  return static_cast<c10::ScalarType>(leaf.dtype);
+}
+
+// ATen's promotion (at::native::update_result_type_state), from records instead of tensors.
+void promote(at::native::ResultTypeState& state, const Leaf& leaf) {
+  auto type = leaf_type(leaf);
+  bool wrapped = leaf.kind != LeafKind::Tensor && (leaf.kind != LeafKind::HostNumber || leaf.flags & kWrapped);
+  if (wrapped && c10::isFloatingType(type)) {
+    type = c10::get_default_dtype_as_scalartype();
+  }
+  auto& into = leaf.kind == LeafKind::Tensor && leaf.dim > 0 ? state.dimResult : wrapped ? state.wrappedResult : state.zeroResult;
+  into = into == c10::ScalarType::Undefined ? type : c10::promoteTypes(into, type);
+}
+
+class Reader {
+ public:
+  explicit Reader(const Node& node) : node_(node) {}
+
+  std::vector<PointOp> read() {
+    bool foreach = false;
+    std::string base = base_name(node_.traits->name, foreach);
+    const auto* lowering = codegen::find_lowering(base);
+    if (lowering == nullptr || node_.traits->random) {
+      return {};
+    }
+    size_t count = 1;
+    if (foreach) {
+      count = 0;
+      for (const auto& leaf : node_.leaves) {
+        if (leaf.kind == LeafKind::List) {
+          count = static_cast<size_t>(leaf.value);
+          break;
+        }
+      }
+    }
+    std::vector<PointOp> ops;
+    for (size_t k = 0; k < count; ++k) {
+      PointOp op;
+      op.lowering = lowering;
+      if (!read_one(op, foreach, k, count)) {
+        return {};
+      }
+      ops.push_back(std::move(op));
+    }
+    return ops;
+  }
+
+ private:
+  bool read_one(PointOp& op, bool foreach, size_t k, size_t count) {
+    const OpTraits& traits = *node_.traits;
+    const auto& schema = traits.op.schema().arguments();
+    const Leaf* destination = nullptr;
+    bool fills = op.lowering->op == "copy" || op.lowering->op == "fill" || op.lowering->op == "zero";
+    at::native::ResultTypeState state;
+    c10::ScalarType first = c10::ScalarType::Undefined;
+    std::vector<const Leaf*> tensors; // by input; nullptr: a number
+    size_t next = 0;
+    for (size_t i = 0; i < traits.args.size(); ++i) {
+      const Leaf* leaf = &node_.leaves[next++];
+      const bool list = leaf->kind == LeafKind::List;
+      if (list) {
+        if (!foreach || static_cast<size_t>(leaf->value) != count) {
+          return false;
+        }
+        next += static_cast<size_t>(leaf->value);
+        leaf += 1 + k;
+      } else if (foreach && leaf->kind == LeafKind::Tensor && leaf->dim > 0) {
+        return false; // a tensor of numbers, one an element
+      }
+      if (traits.args[i].written) {
+        if (destination != nullptr || leaf->kind != LeafKind::Tensor) {
+          return false;
+        }
+        destination = leaf;
+        if (schema[i].is_out()) {
+          continue;
+        }
+        if (fills) {
+          op.arguments.emplace_back();
+          continue;
+        }
+      }
+      Argument argument;
+      switch (leaf->kind) {
+        case LeafKind::Tensor:
+          if (leaf->flags & (kConj | kNeg)) {
+            return false;
+          }
+          [[fallthrough]];
+        case LeafKind::HostNumber:
+        case LeafKind::Number:
+        case LeafKind::Numbers: {
+          auto type = codegen_type(leaf_type(*leaf));
+          if (!type || (leaf->kind == LeafKind::Numbers && static_cast<size_t>(leaf->value) != count)) {
+            return false;
+          }
+          argument.kind = Argument::Kind::Value;
+          argument.value = static_cast<uint16_t>(op.inputs.size());
+          PointInput input;
+          input.type = *type;
+          input.parameter = leaf->at + (leaf->kind == LeafKind::Numbers ? static_cast<uint32_t>(k) : 0);
+          op.inputs.push_back(std::move(input));
+          tensors.push_back(leaf->kind == LeafKind::Tensor ? leaf : nullptr);
+          promote(state, *leaf);
+          if (first == c10::ScalarType::Undefined) {
+            first = leaf_type(*leaf);
+          }
+          break;
+        }
+        case LeafKind::None:
+          break;
+        case LeafKind::Int:
+          argument.kind = Argument::Kind::Int;
+          argument.number = leaf->value;
+          break;
+        case LeafKind::Attribute:
+          if (!read_attribute(node_.attributes[i], argument)) {
+            return false;
+          }
+          break;
+        default:
+          return false;
+      }
+      op.arguments.push_back(std::move(argument));
+    }
+
+    // Where the results go.
+    c10::ScalarType type;
+    c10::IntArrayRef shape;
+    if (destination != nullptr) {
+      if (!node_.outputs.empty() || destination->flags & (kConj | kNeg)) {
+        return false;
+      }
+      type = leaf_type(*destination);
+      shape = sizes(*destination);
+      op.output = access(*destination, shape);
+    } else {
+      if (node_.outputs.size() != count || !node_.outputs[k].defined) {
+        return false;
+      }
+      const Output& output = node_.outputs[k];
+      type = c10::typeMetaToScalarType(output.dtype);
+      shape = output.sizes;
+      op.output = make_access(output.slot, type, output.offset, output.sizes, output.strides, shape);
+    }
+    op.numel = op.output.numel();
+    auto result = codegen_type(type);
+    if (!result || op.numel == 0) {
+      return false;
+    }
+    for (const auto& dim : op.output.dims) {
+      if (dim.stride == 0) {
+        return false;
+      }
+    }
+    op.type = *result;
+
+    auto common = at::native::result_type(state);
+    switch (op.lowering->promotion) {
+      case codegen::Promotion::Common:
+        break;
+      case codegen::Promotion::FloatOfInt:
+        common = c10::isIntegralType(common, true) ? c10::get_default_dtype_as_scalartype() : common;
+        break;
+      case codegen::Promotion::First:
+        common = first;
+        break;
+      case codegen::Promotion::Result:
+        common = type;
+        break;
+    }
+    auto compute = codegen_type(common);
+    if (!compute) {
+      return false;
+    }
+    op.compute = *compute;
+
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (tensors[i] == nullptr) {
+        continue;
+      }
+      const Leaf& leaf = *tensors[i];
+      if (!fits(leaf, shape)) {
+        return false;
+      }
+      // Where it computes in a half type, ATen may take a tensor of one element as a number of its own, wider type.
+      bool half = op.compute == Type::BF16 || op.compute == Type::F16;
+      if (half && op.inputs[i].type != op.compute && leaf_numel(leaf) == 1) {
+        return false;
+      }
+      op.inputs[i].access = access(leaf, shape);
+    }
+
+    codegen::Value value;
+    value.lowering = op.lowering;
+    value.compute = op.compute;
+    value.type = op.type;
+    value.arguments = op.arguments;
+    if (!codegen::admitted(value, codegen_target())) {
+      return false;
+    }
+    op.cut = op.lowering->cut != nullptr ? op.lowering->cut(op.compute, codegen_target()) : 0;
+    return op.cut == 0 || at_one_cut(op);
+  }
+
+  // Whether ATen's loop over this op is one row of contiguous elements, or rows that the cut divides: then where its
+  // vector body ends does not depend on other ops.
+  static bool at_one_cut(const PointOp& op) {
+    int64_t inner = op.output.dims.empty() ? 1 : op.output.dims.back().size;
+    bool rows = op.output.dims.size() > 1;
+    if (!op.output.dims.empty() && op.output.dims.back().stride != op.output.item) {
+      return false;
+    }
+    for (const auto& input : op.inputs) {
+      if (input.access) {
+        const auto& dims = input.access->dims;
+        if (input.type != op.compute || (!dims.empty() && dims.back().stride != input.access->item)) {
+          return false;
+        }
+        int64_t own = dims.empty() ? 1 : dims.back().size;
+        rows |= own != inner;
+        inner = std::min(inner, own);
+      }
+    }
+    return op.type == op.compute && (!rows || inner % op.cut == 0);
+  }
+
+  static bool read_attribute(const c10::IValue& iv, Argument& argument) {
+    if (iv.isNone()) {
+      return true;
+    }
+    if (iv.isString()) {
+      argument.kind = Argument::Kind::Text;
+      argument.text = iv.toStringRef();
+      return true;
+    }
+    return false;
+  }
+
+  c10::IntArrayRef sizes(const Leaf& leaf) const {
+    return {node_.words.data() + leaf.at, leaf.dim};
+  }
+  int64_t leaf_numel(const Leaf& leaf) const {
+    int64_t n = 1;
+    for (int64_t size : sizes(leaf)) {
+      n *= size;
+    }
+    return n;
+  }
+  bool fits(const Leaf& leaf, c10::IntArrayRef shape) const {
+    auto own = sizes(leaf);
+    if (own.size() > shape.size()) {
+      return false;
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      int64_t wanted = shape[shape.size() - own.size() + i];
+      if (own[i] != wanted && own[i] != 1) {
+        return false;
+      }
+    }
+    return true;
+  }
+  Access access(const Leaf& leaf, c10::IntArrayRef shape) const {
+    return make_access(leaf.slot, leaf_type(leaf), leaf.value, sizes(leaf), {node_.words.data() + leaf.at + leaf.dim, leaf.dim},
+                       shape);
+  }
+
+  const Node& node_;
+};
+
+} // namespace
+
+const codegen::Target& codegen_target() {
+  static const codegen::Target target = [] {
+    codegen::Target t;
+    std::string level = at::get_cpu_capability();
+    t.level = level == "AVX512" ? codegen::Target::Level::Avx512
+              : level == "AVX2" ? codegen::Target::Level::Avx2
+                                : codegen::Target::Level::Generic;
+    t.mkl = at::hasMKL();
+    return t;
+  }();
+  return target;
+}
+
+std::optional<Type> codegen_type(c10::ScalarType type) {
+  switch (type) {
+    case c10::kBool:
+      return Type::Bool;
+    case c10::kByte:
+      return Type::U8;
+    case c10::kChar:
+      return Type::I8;
+    case c10::kShort:
+      return Type::I16;
+    case c10::kInt:
+      return Type::I32;
+    case c10::kLong:
+      return Type::I64;
+    case c10::kHalf:
+      return Type::F16;
+    case c10::kBFloat16:
+      return Type::BF16;
+    case c10::kFloat:
+      return Type::F32;
+    case c10::kDouble:
+      return Type::F64;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::vector<PointOp> pointwise_ops(const Node& node) {
+  return Reader(node).read();
+}
+
+} // namespace ae

@@ -1,0 +1,51 @@
+// When a region is fused, and when it is not worth it: observe, decide, execute.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "common/policy.h"
+#include "runtime/fragment.h"
+
+namespace ae {
+
+Plan& Variant::choose() {
+  ++launches;
+  if (stage == Stage::Fused && fused->threads != at::get_num_threads()) {
+    stage = Stage::Cold;
+  }
+  if (stage == Stage::Cold && policy(Policy::Fuse) != 0 && static_cast<int64_t>(launches) > policy(Policy::FuseAfter)) {
+    fused = plan_fused(input);
+    stage = fused ? Stage::Compiling : Stage::Unfused;
+    if (fused && policy(Policy::VerifyPlans) != 0) {
+      std::string wrong = verify(*fused, input);
+      TORCH_INTERNAL_ASSERT(wrong.empty(), wrong);
+    }
+    if (fused && policy(Policy::CompareLaunches) == 0) {
+      for (auto& unit : fused->units) {
+        unit.compared = true;
+      }
+    }
+    fused_launches = 0;
+    fused_ns = ~uint64_t(0);
+  }
+  if (stage == Stage::Compiling && fused->all_ready()) {
+    stage = Stage::Fused;
+  }
+  if ((stage == Stage::Compiling || stage == Stage::Fused) && fused_launches <= 1 && fused->any_failed()) {
+    stage = Stage::Cold; // plan again, without those
+  }
+  return stage == Stage::Fused && policy(Policy::Fuse) != 0 ? *fused : *plain;
+}
+
+void Variant::observe(const Plan& plan, uint64_t ns) {
+  if (&plan == plain.get()) {
+    plain_ns = std::min(plain_ns, ns);
+    return;
+  }
+  fused_ns = std::min(fused_ns, ns);
+  if (static_cast<int64_t>(++fused_launches) == policy(Policy::ProfitLaunches) && fused_ns > plain_ns) {
+    stage = Stage::Unfused;
+  }
+}
+
+} // namespace ae
