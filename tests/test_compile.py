@@ -278,6 +278,7 @@ for turn in range(10):
         t.Service(lib.ffi, lib, KernelCache(None, 0))._bring_up()  # LLVM's and llvmlite's locks are free
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+lib.jobs.put(None)
 print("good")
 """
 

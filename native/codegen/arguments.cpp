@@ -64,9 +64,11 @@ Ir Emitter::sleef(std::string_view name, std::string_view suffix, std::initializ
   declare("declare " + piece + " " + function + "(" + declaration + ")");
 
   std::string& out = *loop_;
-  auto shuffle = [&](const std::string& from, const std::string& a, const std::string& b, size_t begin, size_t count, size_t valid) {
+  auto shuffle = [&](const std::string& from, const std::string& a, const std::string& b, size_t begin, size_t count,
+                     size_t valid) {
     std::string result = fresh();
-    out.append("  " + result + " = shufflevector " + from + " " + a + ", " + from + " " + b + ", <" + std::to_string(count) + " x i32> <");
+    out.append("  " + result + " = shufflevector " + from + " " + a + ", " + from + " " + b + ", <" + std::to_string(count) +
+               " x i32> <");
     for (size_t i = 0; i < count; ++i)
       out.append(i ? ", i32 " : "i32 ").append(std::to_string(i < valid ? begin + i : valid));
     out.append(">\n");

@@ -123,50 +123,49 @@ std::string Kernel::step(size_t stage, bool vector, size_t width, const std::str
   return needs_scalar_ ? std::string() : text;
 }
 
-void Kernel::loop(size_t stage, bool vector, size_t width, const Range& range) {
+// `rest`: the last step may have fewer elements, and is masked.
+void Kernel::loop(size_t stage, bool vector, size_t width, const Range& range, bool rest) {
   std::string body = block_name(), exit = block_name(), before = current_, index = fresh(), next = fresh();
-  std::string text = step(stage, vector, width, index, "");
   line("br i1 " + let("icmp ult i64 " + range.begin + ", " + range.end) + ", label %" + body + ", label %" + exit);
   start(body);
   line(index + " = phi i64 [" + range.begin + ", %" + before + "], [" + next + ", %" + body + "]");
-  *loop_ += text;
+  *loop_ += step(stage, vector, width, index, rest ? mask(index, range.end) : "");
   line(next + " = add i64 " + index + ", " + std::to_string(width));
   line("br i1 " + let("icmp ult i64 " + next + ", " + range.end) + ", label %" + body + ", label %" + exit);
   start(exit);
 }
 
-// `multiple`: the range's length is a multiple of it.
-void Kernel::region(size_t stage, bool vector, const Range& range, size_t multiple) {
-  if (multiple % vf_ == 0) {
-    loop(stage, vector, vf_, range);
-    return;
-  }
-  bool masks = target_.level == Target::Level::Avx512;
-  if (!vector) { // a few elements: no loop of steps for them unless masked
-    step(stage, vector, vf_, "%none", "");
-    masks = masks && !needs_scalar_;
-    if (!masks) {
-      loop(stage, vector, 1, range);
-      return;
-    }
-  }
-  std::string count = let("sub i64 " + range.end + ", " + range.begin);
-  std::string whole = let("and i64 " + count + ", -" + std::to_string(vf_)), middle = let("add i64 " + range.begin + ", " + whole);
-  loop(stage, vector, vf_, {range.begin, middle});
-  if (!masks) {
-    loop(stage, vector, 1, {middle, range.end});
-    return;
-  }
-  std::string body = block_name(), exit = block_name(), numbers, type = register_type(Type::I64, vf_);
-  line("br i1 " + let("icmp ult i64 " + middle + ", " + range.end) + ", label %" + body + ", label %" + exit);
-  start(body);
+// Of the elements from `begin` on those before `end`, fewer than 2^15.
+std::string Kernel::mask(const std::string& begin, const std::string& end) {
+  std::string numbers, lanes = register_type(Type::I16, vf_);
   for (size_t i = 0; i < vf_; ++i)
     numbers.append(i ? ", i16 " : "i16 ").append(std::to_string(i));
-  std::string lanes = "<" + std::to_string(vf_) + " x i16>";
-  std::string rest = let("trunc i64 " + let("sub i64 " + range.end + ", " + middle) + " to i16");
+  std::string rest = let("trunc i64 " + let("sub i64 " + end + ", " + begin) + " to i16");
   std::string first = let("insertelement " + lanes + " poison, i16 " + rest + ", i64 0");
-  std::string all = let("shufflevector " + lanes + " " + first + ", " + lanes + " poison, <" + std::to_string(vf_) + " x i32> zeroinitializer");
-  *loop_ += step(stage, vector, vf_, middle, let("icmp ugt " + lanes + " " + all + ", <" + numbers + ">"));
+  std::string all =
+      let("shufflevector " + lanes + " " + first + ", " + lanes + " poison, <" + std::to_string(vf_) + " x i32> zeroinitializer");
+  return let("icmp ugt " + lanes + " " + all + ", <" + numbers + ">");
+}
+
+// `multiple`: the range's length is a multiple of it. A range of scalar formulas is short.
+void Kernel::region(size_t stage, bool vector, const Range& range, size_t multiple) {
+  bool masks = target_.level == Target::Level::Avx512;
+  step(stage, vector, vf_, "%none", ""); // to see whether it has a vector form
+  if (needs_scalar_ || (!vector && !masks))
+    return loop(stage, vector, 1, range, false);
+  if (!vector)
+    return loop(stage, vector, vf_, range, true);
+  if (multiple % vf_ == 0)
+    return loop(stage, vector, vf_, range, false);
+  std::string count = let("sub i64 " + range.end + ", " + range.begin);
+  std::string whole = let("and i64 " + count + ", -" + std::to_string(vf_)), middle = let("add i64 " + range.begin + ", " + whole);
+  loop(stage, vector, vf_, {range.begin, middle}, false);
+  if (!masks)
+    return loop(stage, vector, 1, {middle, range.end}, false);
+  std::string body = block_name(), exit = block_name();
+  line("br i1 " + let("icmp ult i64 " + middle + ", " + range.end) + ", label %" + body + ", label %" + exit);
+  start(body);
+  *loop_ += step(stage, vector, vf_, middle, mask(middle, range.end));
   line("br label %" + exit);
   start(exit);
 }
@@ -180,7 +179,8 @@ void Kernel::calls(size_t stage, const Range& tile) {
     std::string name = state.array;
     bool mode = name[1] == 'm';
     declare("declare void @" + name + "(i32, ptr, ptr" + (mode ? ", i64)" : ")"));
-    line("call void @" + name + "(i32 " + count + ", ptr " + state.input + ", ptr " + state.buffer + (mode ? ", i64 1310978)" : ")"));
+    line("call void @" + name + "(i32 " + count + ", ptr " + state.input + ", ptr " + state.buffer +
+         (mode ? ", i64 1310978)" : ")"));
   }
 }
 
@@ -209,7 +209,8 @@ void Kernel::row() {
   std::string phi = tile_begin_ + " = phi i64 [0, %" + before + "], [" + next + ", %";
   std::string head = std::move(*loop_);
   loop_->clear();
-  std::string end = let("call i64 @llvm.umin.i64(i64 " + let("add i64 " + tile_begin_ + ", " + std::to_string(tile_)) + ", i64 %inner)");
+  std::string end =
+      let("call i64 @llvm.umin.i64(i64 " + let("add i64 " + tile_begin_ + ", " + std::to_string(tile_)) + ", i64 %inner)");
   declare("declare i64 @llvm.umin.i64(i64, i64)");
   std::string split = end;
   if (program_.cut) // where the row's middle lies in this tile
@@ -233,18 +234,23 @@ std::string Kernel::emit() {
     entry += "  %pp" + n + " = getelementptr ptr, ptr %operands, i64 " + n + "\n  " + pointer + " = load ptr, ptr %pp" + n + "\n";
     if (program_.operands[i].walk == Walk::Number)
       continue;
-    entry += "  %op" + n + " = getelementptr i64, ptr %strides, i64 " + std::to_string(2 * i) + "\n  %outer" + n + " = load i64, ptr %op" + n + "\n";
+    entry += "  %op" + n + " = getelementptr i64, ptr %strides, i64 " + std::to_string(2 * i) + "\n  %outer" + n +
+             " = load i64, ptr %op" + n + "\n";
     if (program_.operands[i].walk == Walk::Strided)
-      entry += "  %sp" + n + " = getelementptr i64, ptr %strides, i64 " + std::to_string(2 * i + 1) + "\n  %step" + n + " = load i64, ptr %sp" + n + "\n";
-    addresses += "  %by" + n + " = mul i64 %row, %outer" + n + "\n  %at" + n + " = getelementptr i8, ptr " + pointer + ", i64 %by" + n + "\n";
+      entry += "  %sp" + n + " = getelementptr i64, ptr %strides, i64 " + std::to_string(2 * i + 1) + "\n  %step" + n +
+               " = load i64, ptr %sp" + n + "\n";
+    addresses += "  %by" + n + " = mul i64 %row, %outer" + n + "\n  %at" + n + " = getelementptr i8, ptr " + pointer + ", i64 %by" +
+                 n + "\n";
   }
   for (const auto& [name, type] : buffers_)
     entry += "  " + name + " = alloca [" + std::to_string(tile_) + " x " + memory_type(type, 1) + "], align 64\n";
 
-  std::string text = "define void @kernel(ptr %operands, ptr %strides, i64 %inner, i64 %outer) #0 {\nentry:\n" + entry + launch_ +
-                     "  %any = icmp ult i64 0, %outer\n  br i1 %any, label %rows, label %done\nrows:\n  %row = phi i64 [0, %entry], [%after, %" +
-                     current_ + "]\n" + addresses + row_ + body_ +
-                     "  %after = add i64 %row, 1\n  %more = icmp ult i64 %after, %outer\n  br i1 %more, label %rows, label %done\ndone:\n  ret void\n}\n";
+  std::string text =
+      "define void @kernel(ptr %operands, ptr %strides, i64 %inner, i64 %outer) #0 {\nentry:\n" + entry + launch_ +
+      "  %any = icmp ult i64 0, %outer\n  br i1 %any, label %rows, label %done\nrows:\n  %row = phi i64 [0, %entry], [%after, %" +
+      current_ + "]\n" + addresses + row_ + body_ +
+      "  %after = add i64 %row, 1\n  %more = icmp ult i64 %after, %outer\n  br i1 %more, label %rows, label %done\ndone:\n  ret "
+      "void\n}\n";
   for (const std::string& declaration : declarations_)
     text += declaration + "\n";
   return text + "attributes #0 = { nounwind }\n";

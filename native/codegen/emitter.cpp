@@ -54,8 +54,9 @@ std::string Emitter::operand(const Ir& a, Ir::Level level) {
   if (splat.empty()) {
     splat = fresh();
     std::string type = register_type(a.type, width), lane = fresh(), count = std::to_string(width);
-    block(a.level) += "  " + lane + " = insertelement " + type + " poison, " + element(a.type) + " " + a.text + ", i64 0\n  " + splat +
-                      " = shufflevector " + type + " " + lane + ", " + type + " poison, <" + count + " x i32> zeroinitializer\n";
+    block(a.level) += "  " + lane + " = insertelement " + type + " poison, " + element(a.type) + " " + a.text + ", i64 0\n  " +
+                      splat + " = shufflevector " + type + " " + lane + ", " + type + " poison, <" + count +
+                      " x i32> zeroinitializer\n";
   }
   return splat;
 }
@@ -130,7 +131,8 @@ Ir Emitter::fms(const Ir& a, const Ir& b, const Ir& c) {
 Ir Emitter::neg(const Ir& a) {
   if (!is_float(a.type))
     return sub(integer_number(a.type, 0), a);
-  return instruction(a.type, {&a}, [&](size_t width, const auto& texts) { return "fneg " + register_type(a.type, width) + " " + texts[0]; });
+  return instruction(a.type, {&a},
+                     [&](size_t width, const auto& texts) { return "fneg " + register_type(a.type, width) + " " + texts[0]; });
 }
 
 Ir Emitter::compare(std::string_view predicate, const Ir& a, const Ir& b) {
@@ -150,7 +152,8 @@ Ir Emitter::compare(std::string_view predicate, const Ir& a, const Ir& b) {
 Ir Emitter::select(const Ir& condition, const Ir& yes, const Ir& no) {
   return instruction(yes.type, {&condition, &yes, &no}, [&](size_t width, const auto& texts) {
     std::string type = register_type(yes.type, width);
-    return "select " + register_type(Type::Bool, width) + " " + texts[0] + ", " + type + " " + texts[1] + ", " + type + " " + texts[2];
+    return "select " + register_type(Type::Bool, width) + " " + texts[0] + ", " + type + " " + texts[1] + ", " + type + " " +
+           texts[2];
   });
 }
 

@@ -71,10 +71,10 @@ class Emitter {
   Ir add(const Ir& a, const Ir& b);
   Ir sub(const Ir& a, const Ir& b);
   Ir mul(const Ir& a, const Ir& b);
-  Ir div(const Ir& a, const Ir& b);                // floating types
-  Ir fma(const Ir& a, const Ir& b, const Ir& c);   // a * b + c, contracted where ATen's build contracts
-  Ir fnma(const Ir& a, const Ir& b, const Ir& c);  // c - a * b, likewise
-  Ir fms(const Ir& a, const Ir& b, const Ir& c);   // a * b - c, likewise
+  Ir div(const Ir& a, const Ir& b);               // floating types
+  Ir fma(const Ir& a, const Ir& b, const Ir& c);  // a * b + c, contracted where ATen's build contracts
+  Ir fnma(const Ir& a, const Ir& b, const Ir& c); // c - a * b, likewise
+  Ir fms(const Ir& a, const Ir& b, const Ir& c);  // a * b - c, likewise
   Ir neg(const Ir& a);
   Ir binary(std::string_view instruction, const Ir& a, const Ir& b);
   Ir compare(std::string_view predicate, const Ir& a, const Ir& b); // "olt", ...; mapped for integers

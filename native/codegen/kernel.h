@@ -22,8 +22,8 @@ class Kernel : public Emitter {
  private:
   struct State {
     bool live = false;
-    size_t stage = 0;     // where it is computed
-    size_t last_use = 0;  // the last stage that needs it
+    size_t stage = 0;    // where it is computed
+    size_t last_use = 0; // the last stage that needs it
     const char* array = nullptr;
     std::string buffer, input; // where it lies between stages; the array routine's input
   };
@@ -38,7 +38,8 @@ class Kernel : public Emitter {
   void stages(const Range& vector, const Range& scalar);
   void calls(size_t stage, const Range& tile);
   void region(size_t stage, bool vector, const Range& range, size_t multiple);
-  void loop(size_t stage, bool vector, size_t width, const Range& range);
+  void loop(size_t stage, bool vector, size_t width, const Range& range, bool rest);
+  std::string mask(const std::string& begin, const std::string& end);
   std::string step(size_t stage, bool vector, size_t width, const std::string& index, const std::string& mask);
 
   // memory.cpp

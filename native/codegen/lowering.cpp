@@ -10,7 +10,8 @@ namespace ae::codegen {
 const std::vector<Lowering>& lowerings() {
   static const Rows rows = [] {
     Rows all;
-    for (auto add : {add_arithmetic, add_comparisons, add_copies, add_mathematics, add_powers, add_activations, add_activation_gradients, add_losses})
+    for (auto add : {add_arithmetic, add_comparisons, add_copies, add_mathematics, add_powers, add_activations,
+                     add_activation_gradients, add_losses})
       add(all);
     return all;
   }();
@@ -31,18 +32,6 @@ const Lowering* find_lowering(std::string_view base_name) {
 bool admitted(const Value& value, const Target& target) {
   const Lowering* row = value.lowering;
   return row && (row->types & bit(value.compute)) && (!row->accepts || row->accepts(value, target));
-}
-
-bool admitted(const Program& program, const Target& target) {
-  for (const Value& value : program.values) {
-    const Lowering* row = value.lowering;
-    if (!row)
-      continue;
-    uint32_t cut = row->cut ? row->cut(value.compute, target) : 0;
-    if (!admitted(value, target) || (cut && cut != program.cut) || (row->fits && !row->fits(program, value)))
-      return false;
-  }
-  return true;
 }
 
 } // namespace ae::codegen

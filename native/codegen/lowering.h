@@ -26,16 +26,18 @@ enum class Promotion : uint8_t {
 };
 
 struct Lowering {
-  std::string_view op; // base name, without overload, in-place mark and foreach: "add" is add.Tensor, add_.Tensor, _foreach_add.Scalar, ...
+  std::string_view
+      op; // base name, without overload, in-place mark and foreach: "add" is add.Tensor, add_.Tensor, _foreach_add.Scalar, ...
   Promotion promotion = Promotion::Common;
   Types types = 0; // compute types that are admitted on the target
+  // Arguments (a bit each) whose number belongs to the program: given as an Int where it is integral, else as a Text
+  // ("-0.5"). And those that are left out (None) where they are the number 1.
+  uint32_t fixed = 0, unit = 0;
 
   // Elements in ATen's vector step (0: results do not depend on the cut) for this compute type on this target.
   uint32_t (*cut)(Type compute, const Target& target) = nullptr;
   // Whether these arguments are lowered; nullptr: all are. (Rounding modes, a missing bound, ...)
   bool (*accepts)(const Value& value, const Target& target) = nullptr;
-  // Whether the program's use of it is lowered, where that hangs on how its operands are given; nullptr: it is.
-  bool (*fits)(const Program& program, const Value& value) = nullptr;
   void (*emit)(Emitter& emitter, const Value& value) = nullptr;
   // The MKL routine on whole arrays that makes the result ("vmsExp"); then `emit` makes its input. nullptr, or a
   // nullptr result: `emit` makes the result.
@@ -50,8 +52,5 @@ const std::vector<Lowering>& lowerings();
 
 // Whether the value's op is admitted with these types and arguments on this target.
 bool admitted(const Value& value, const Target& target);
-// Whether all values of the program are admitted and fit together: ops whose results depend on the cut have the
-// program's cut. To be asked of every program before `emit`.
-bool admitted(const Program& program, const Target& target);
 
 } // namespace ae::codegen

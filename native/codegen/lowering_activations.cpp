@@ -76,27 +76,62 @@ void hardsigmoid(Emitter& e, const Value& v) {
 
 void threshold(Emitter& e, const Value& v) {
   Ir a = e.arg(v, 0);
-  e.set(v, e.select(e.compare("ole", a, e.arg(v, 1)), e.arg(v, 2), a));
+  e.set(v, e.select(e.compare("ole", a, e.opmath(v, 1)), e.arg(v, 2), a));
 }
 
 } // namespace
 
 void add_activations(Rows& rows) {
-  rows.insert(
-      rows.end(),
-      {
-          {.op = "sigmoid", .promotion = Promotion::FloatOfInt, .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = sigmoid, .how = "UnaryOpsKernel.cpp sigmoid_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
-          {.op = "silu", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = silu, .how = "Activation.cpp silu_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
-          {.op = "softplus", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = softplus, .how = "Activation.cpp softplus_kernel (AVX-512): Sleef exp and log1p u10, tail by the C library"},
-          {.op = "mish", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = mish, .how = "Activation.cpp mish_kernel (AVX-512): Sleef exp, log1p, tanh u10, tail by the C library"},
-          {.op = "elu", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = elu, .how = "Elu.h: Sleef expm1 u10, tail expm1 of the C library"},
-          {.op = "selu", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = selu, .how = "Activation.cpp selu: elu"},
-          {.op = "celu", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = celu, .how = "Activation.cpp celu: elu with 1 / alpha in double"},
-          {.op = "leaky_relu", .types = kFloating, .emit = leaky_relu, .how = "Activation.cpp leaky_relu_kernel"},
-          {.op = "hardswish", .types = kFloating, .emit = hardswish, .how = "Activation.cpp hardswish_kernel"},
-          {.op = "hardsigmoid", .types = kFloating, .emit = hardsigmoid, .how = "Activation.cpp hardsigmoid_kernel"},
-          {.op = "threshold", .types = kNumbers, .emit = threshold, .how = "Activation.cpp threshold_kernel"},
-      });
+  rows.insert(rows.end(),
+              {
+                  {.op = "sigmoid",
+                   .promotion = Promotion::FloatOfInt,
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = sigmoid,
+                   .how = "UnaryOpsKernel.cpp sigmoid_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
+                  {.op = "silu",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = silu,
+                   .how = "Activation.cpp silu_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
+                  {.op = "softplus",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = softplus,
+                   .how = "Activation.cpp softplus_kernel (AVX-512): Sleef exp and log1p u10, tail by the C library"},
+                  {.op = "mish",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = mish,
+                   .how = "Activation.cpp mish_kernel (AVX-512): Sleef exp, log1p, tanh u10, tail by the C library"},
+                  {.op = "elu",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = elu,
+                   .how = "Elu.h: Sleef expm1 u10, tail expm1 of the C library"},
+                  {.op = "selu",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = selu,
+                   .how = "Activation.cpp selu: elu"},
+                  {.op = "celu",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = celu,
+                   .how = "Activation.cpp celu: elu with 1 / alpha in double"},
+                  {.op = "leaky_relu", .types = kFloating, .emit = leaky_relu, .how = "Activation.cpp leaky_relu_kernel"},
+                  {.op = "hardswish", .types = kFloating, .emit = hardswish, .how = "Activation.cpp hardswish_kernel"},
+                  {.op = "hardsigmoid", .types = kFloating, .emit = hardsigmoid, .how = "Activation.cpp hardsigmoid_kernel"},
+                  {.op = "threshold", .types = kNumbers, .emit = threshold, .how = "Activation.cpp threshold_kernel"},
+              });
 }
 
 } // namespace ae::codegen

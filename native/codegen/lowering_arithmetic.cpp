@@ -20,7 +20,8 @@ enum class Extreme { Maximum, Minimum };
 Ir extreme(Emitter& e, const Ir& a, const Ir& b, Extreme which) {
   const char* better = which == Extreme::Maximum ? "ogt" : "olt";
   if (!is_float(a.type))
-    return a.type == Type::Bool ? (which == Extreme::Maximum ? e.either(a, b) : e.both(a, b)) : e.select(e.compare(better, a, b), a, b);
+    return a.type == Type::Bool ? (which == Extreme::Maximum ? e.either(a, b) : e.both(a, b))
+                                : e.select(e.compare(better, a, b), a, b);
   Ir chosen = e.vector() ? e.select(e.compare(better, a, b), a, b) : e.select(e.compare(better, b, a), b, a);
   return e.select(e.compare("uno", a, b), e.like(a, std::numeric_limits<double>::quiet_NaN()), chosen);
 }
@@ -31,18 +32,15 @@ void extreme_of(Emitter& e, const Value& v) {
 }
 
 // With a factor, halves round the product in the tail only, and the tail of a sum with a number is not contracted.
-bool add_accepts(const Value& v, const Target&) {
-  return !is_half(v.compute) || v.arguments.size() < 3 || v.arguments[2].kind == Argument::Kind::None;
-}
 template <size_t other>
-bool add_fits(const Program& program, const Value& v) {
+bool add_accepts(const Value& v, const Target&) {
   bool scaled = v.arguments.size() > 2 && v.arguments[2].kind != Argument::Kind::None;
-  return !scaled || !is_float(v.compute) || v.arguments[other].kind != Argument::Kind::Value || !is_number(program, v, other);
+  return !scaled || !is_float(v.compute) || (!is_half(v.compute) && is_tensor(v, other));
 }
 
 // Bounds that are tensors take `extreme`, with its cut: left out for floating types.
-bool clamp_fits(const Program& program, const Value& v) {
-  return !is_float(v.compute) || (is_number(program, v, 1) && is_number(program, v, 2));
+bool clamp_accepts(const Value& v, const Target&) {
+  return !is_float(v.compute) || (!is_tensor(v, 1) && !is_tensor(v, 2));
 }
 
 void clamp_between(Emitter& e, const Value& v, size_t low, size_t high) {
@@ -69,7 +67,7 @@ void divide(Emitter& e, const Value& v) {
   Ir quotient = e.div(e.arg(v, 0), e.opmath(v, 1));
   if (e.text(v, 2) != "trunc")
     return e.set(v, quotient);
-  if (is_half(v.compute) && e.raw(v, 1).level != Ir::Launch)
+  if (is_half(v.compute) && is_tensor(v, 1))
     quotient = e.round(quotient, v.compute);
   e.set(v, e.intrinsic("trunc", {quotient}));
 }
@@ -108,20 +106,20 @@ void add_arithmetic(Rows& rows) {
       {
           {.op = "add",
            .types = kAll,
-           .accepts = add_accepts,
-           .fits = add_fits<1>,
+           .unit = 4,
+           .accepts = add_accepts<1>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 0), e.arg(v, 1), false); },
            .how = "native/ufunc/add.h: self + alpha * other, contracted to one fma"},
           {.op = "sub",
            .types = kNumbers,
-           .accepts = add_accepts,
-           .fits = add_fits<1>,
+           .unit = 4,
+           .accepts = add_accepts<1>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 0), e.arg(v, 1), true); },
            .how = "BinaryOps.cpp sub: add with -alpha"},
           {.op = "rsub",
            .types = kNumbers,
-           .accepts = add_accepts,
-           .fits = add_fits<0>,
+           .unit = 4,
+           .accepts = add_accepts<0>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 1), e.arg(v, 0), true); },
            .how = "BinaryOps.cpp rsub: sub with its operands swapped"},
           {.op = "mul",
@@ -147,21 +145,27 @@ void add_arithmetic(Rows& rows) {
            .cut = cut_narrow_floats,
            .emit = extreme_of<Extreme::Minimum>,
            .how = "BinaryOpsKernel.cpp minimum_kernel (AVX2): as maximum"},
-          {.op = "fmax", .types = kIntegers | kBool, .emit = extreme_of<Extreme::Maximum>, .how = "BinaryOpsKernel.cpp fmax_kernel: maximum for integers"},
-          {.op = "fmin", .types = kIntegers | kBool, .emit = extreme_of<Extreme::Minimum>, .how = "BinaryOpsKernel.cpp fmin_kernel: minimum for integers"},
+          {.op = "fmax",
+           .types = kIntegers | kBool,
+           .emit = extreme_of<Extreme::Maximum>,
+           .how = "BinaryOpsKernel.cpp fmax_kernel: maximum for integers"},
+          {.op = "fmin",
+           .types = kIntegers | kBool,
+           .emit = extreme_of<Extreme::Minimum>,
+           .how = "BinaryOpsKernel.cpp fmin_kernel: minimum for integers"},
           {.op = "clamp",
            .types = kNumbers,
-           .fits = clamp_fits,
+           .accepts = clamp_accepts,
            .emit = [](Emitter& e, const Value& v) { clamp_between(e, v, 1, 2); },
            .how = "TensorCompareKernel.cpp clamp_scalar_kernel_impl, clamp_kernel_impl"},
           {.op = "clamp_min",
            .types = kNumbers,
-           .fits = clamp_fits,
+           .accepts = clamp_accepts,
            .emit = [](Emitter& e, const Value& v) { clamp_between(e, v, 1, 9); },
            .how = "TensorCompareKernel.cpp clamp_min_scalar_kernel_impl"},
           {.op = "clamp_max",
            .types = kNumbers,
-           .fits = clamp_fits,
+           .accepts = clamp_accepts,
            .emit = [](Emitter& e, const Value& v) { clamp_between(e, v, 9, 1); },
            .how = "TensorCompareKernel.cpp clamp_max_scalar_kernel_impl"},
           {.op = "hardtanh",
@@ -179,7 +183,10 @@ void add_arithmetic(Rows& rows) {
           {.op = "bitwise_xor", .types = kIntegers | kBool, .emit = bitwise<kXor>, .how = "BinaryOpsKernel.cpp bitwise_xor_kernel"},
           {.op = "bitwise_not",
            .types = kIntegers | kBool,
-           .emit = [](Emitter& e, const Value& v) { e.set(v, v.compute == Type::Bool ? e.differ(e.arg(v, 0), e.number(Type::Bool, 1)) : e.invert(e.arg(v, 0))); },
+           .emit =
+               [](Emitter& e, const Value& v) {
+                 e.set(v, v.compute == Type::Bool ? e.differ(e.arg(v, 0), e.number(Type::Bool, 1)) : e.invert(e.arg(v, 0)));
+               },
            .how = "UnaryOpsKernel.cpp bitwise_not_kernel"},
           {.op = "bitwise_left_shift",
            .types = kIntegers,

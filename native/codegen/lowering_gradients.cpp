@@ -15,7 +15,7 @@ Ir sigmoid_of(Emitter& e, const Ir& a) {
 
 void threshold_backward(Emitter& e, const Value& v) {
   Ir grad = e.arg(v, 0);
-  e.set(v, e.select(e.compare("ole", e.arg(v, 1), e.arg(v, 2)), e.like(grad, 0), grad));
+  e.set(v, e.select(e.compare("ole", e.arg(v, 1), e.opmath(v, 2)), e.like(grad, 0), grad));
 }
 
 void sigmoid_backward(Emitter& e, const Value& v) {
@@ -95,22 +95,67 @@ void log_sigmoid_backward(Emitter& e, const Value& v) {
 } // namespace
 
 void add_activation_gradients(Rows& rows) {
-  rows.insert(
-      rows.end(),
-      {
-          {.op = "threshold_backward", .types = kNumbers, .emit = threshold_backward, .how = "Activation.cpp threshold_kernel with value 0"},
-          {.op = "sigmoid_backward", .types = kFloating, .emit = sigmoid_backward, .how = "BinaryOpsKernel.cpp sigmoid_backward_kernel; F16 rounds each step"},
-          {.op = "tanh_backward", .types = kFloating, .emit = tanh_backward, .how = "BinaryOpsKernel.cpp tanh_backward_kernel: 1 - b * b contracted"},
-          {.op = "silu_backward", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = silu_backward, .how = "Activation.cpp silu_backward_kernel (AVX-512): Sleef exp u10, contracted, tail exp of the C library"},
-          {.op = "mish_backward", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = mish_backward, .how = "Activation.cpp mish_backward_kernel (AVX-512): Sleef, contracted, tail by the C library"},
-          {.op = "softplus_backward", .types = kFloating, .cut = cut_wide, .accepts = has_vectors, .emit = softplus_backward, .how = "Activation.cpp softplus_backward_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
-          {.op = "elu_backward", .types = kFloating, .cut = cut_wide, .accepts = elu_backward_accepts, .emit = elu_backward, .how = "Activation.cpp elu_backward_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
-          {.op = "leaky_relu_backward", .types = kFloating, .emit = leaky_relu_backward, .how = "Activation.cpp leaky_relu_backward_kernel"},
-          {.op = "hardtanh_backward", .types = kFloating, .cut = cut_narrow, .emit = hardtanh_backward, .how = "Activation.cpp hardtanh_backward_kernel (AVX2): vector and tail differ on a NaN"},
-          {.op = "hardsigmoid_backward", .types = kFloating, .emit = hardsigmoid_backward, .how = "Activation.cpp hardsigmoid_backward_kernel"},
-          {.op = "hardswish_backward", .types = kFloating, .cut = cut_narrow, .emit = hardswish_backward, .how = "Activation.cpp hardswish_backward_kernel (AVX2): vector and tail differ on a NaN"},
-          {.op = "log_sigmoid_backward", .types = kFloating, .emit = log_sigmoid_backward, .how = "Activation.cpp log_sigmoid_backward_cpu_kernel, contracted"},
-      });
+  rows.insert(rows.end(),
+              {
+                  {.op = "threshold_backward",
+                   .types = kNumbers,
+                   .emit = threshold_backward,
+                   .how = "Activation.cpp threshold_kernel with value 0"},
+                  {.op = "sigmoid_backward",
+                   .types = kFloating,
+                   .emit = sigmoid_backward,
+                   .how = "BinaryOpsKernel.cpp sigmoid_backward_kernel; F16 rounds each step"},
+                  {.op = "tanh_backward",
+                   .types = kFloating,
+                   .emit = tanh_backward,
+                   .how = "BinaryOpsKernel.cpp tanh_backward_kernel: 1 - b * b contracted"},
+                  {.op = "silu_backward",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = silu_backward,
+                   .how = "Activation.cpp silu_backward_kernel (AVX-512): Sleef exp u10, contracted, tail exp of the C library"},
+                  {.op = "mish_backward",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = mish_backward,
+                   .how = "Activation.cpp mish_backward_kernel (AVX-512): Sleef, contracted, tail by the C library"},
+                  {.op = "softplus_backward",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = has_vectors,
+                   .emit = softplus_backward,
+                   .how = "Activation.cpp softplus_backward_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
+                  {.op = "elu_backward",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .accepts = elu_backward_accepts,
+                   .emit = elu_backward,
+                   .how = "Activation.cpp elu_backward_kernel (AVX-512): Sleef exp u10, tail exp of the C library"},
+                  {.op = "leaky_relu_backward",
+                   .types = kFloating,
+                   .emit = leaky_relu_backward,
+                   .how = "Activation.cpp leaky_relu_backward_kernel"},
+                  {.op = "hardtanh_backward",
+                   .types = kFloating,
+                   .cut = cut_narrow,
+                   .emit = hardtanh_backward,
+                   .how = "Activation.cpp hardtanh_backward_kernel (AVX2): vector and tail differ on a NaN"},
+                  {.op = "hardsigmoid_backward",
+                   .types = kFloating,
+                   .emit = hardsigmoid_backward,
+                   .how = "Activation.cpp hardsigmoid_backward_kernel"},
+                  {.op = "hardswish_backward",
+                   .types = kFloating,
+                   .cut = cut_wide,
+                   .emit = hardswish_backward,
+                   .how = "Activation.cpp hardswish_backward_kernel (AVX-512): vector and tail differ on a NaN"},
+                  {.op = "log_sigmoid_backward",
+                   .types = kFloating,
+                   .emit = log_sigmoid_backward,
+                   .how = "Activation.cpp log_sigmoid_backward_cpu_kernel, contracted"},
+              });
 }
 
 } // namespace ae::codegen

@@ -9,10 +9,10 @@ void square(Emitter& e, const Value& v) {
   e.set(v, e.mul(a, a));
 }
 
-// An exponent that the program knows: an Int, or "0.5" and "-0.5" as Text.
+// An exponent that the program knows: an Int, or "-0.5" as Text. (0.5 is sqrt.)
 double known_exponent(const Value& v) {
   const Argument& exponent = v.arguments[1];
-  return exponent.kind == Argument::Kind::Int ? static_cast<double>(exponent.number) : exponent.text == "-0.5" ? -0.5 : 0.5;
+  return exponent.kind == Argument::Kind::Int ? static_cast<double>(exponent.number) : -0.5;
 }
 
 void power(Emitter& e, const Value& v) {
@@ -28,8 +28,6 @@ void power(Emitter& e, const Value& v) {
     e.set(v, inverse(a));
   else if (exponent == -2)
     e.set(v, inverse(step(e.mul(a, a))));
-  else if (exponent == 0.5)
-    e.set(v, e.intrinsic("sqrt", {a}));
   else if (exponent == -0.5)
     e.set(v, inverse(step(e.intrinsic("sqrt", {a}))));
   else
@@ -39,17 +37,19 @@ void power(Emitter& e, const Value& v) {
 bool power_accepts(const Value& v, const Target&) {
   const Argument& exponent = v.arguments[1];
   if (exponent.kind == Argument::Kind::Text)
-    return is_float(v.compute) && (exponent.text == "0.5" || exponent.text == "-0.5") && !is_half(v.compute);
+    return is_float(v.compute) && exponent.text == "-0.5" && !is_half(v.compute);
   if (exponent.kind != Argument::Kind::Int)
     return false;
   int64_t n = exponent.number;
-  return is_float(v.compute) ? n == 0 || n == 1 || n == 2 || (!is_half(v.compute) && (n == 3 || n == -1 || n == -2)) : n >= 0 && n <= 3;
+  return is_float(v.compute) ? n >= -2 && n <= 3 && !(v.compute == Type::F16 && (n == 3 || n == -2)) : n >= 0 && n <= 3;
 }
 
 void lerp(Emitter& e, const Value& v) {
   Ir a = e.arg(v, 0), b = e.arg(v, 1), weight = e.opmath(v, 2);
   Ir small = e.compare("olt", e.intrinsic("fabs", {weight}), e.like(weight, 0.5));
   Ir factor = e.select(small, weight, e.sub(weight, e.like(weight, 1)));
+  if (!e.vector()) // 1 - weight taken away: another sign of zero where the weight is 1
+    factor = e.select(small, weight, e.neg(e.sub(e.like(weight, 1), weight)));
   e.set(v, e.fma(factor, e.sub(b, a), e.select(small, a, b)));
 }
 
@@ -66,18 +66,28 @@ void addcdiv(Emitter& e, const Value& v) {
 } // namespace
 
 void add_powers(Rows& rows) {
-  rows.insert(rows.end(),
-              {
-                  {.op = "square", .types = kNumbers, .emit = square, .how = "UnaryOps.cpp square: pow(2)"},
-                  {.op = "pow",
-                   .types = kNumbers,
-                   .accepts = power_accepts,
-                   .emit = power,
-                   .how = "PowKernel.cpp pow_tensor_scalar_kernel, for exponents that the program knows"},
-                  {.op = "lerp", .types = kFloating, .emit = lerp, .how = "LerpKernel.cpp, Lerp.h: one fma; the tail's formula gives the same bits"},
-                  {.op = "addcmul", .types = kNumbers, .emit = addcmul, .how = "PointwiseOpsKernel.cpp addcmul_cpu_kernel: self + (value * t1) * t2, contracted"},
-                  {.op = "addcdiv", .types = kFloating, .emit = addcdiv, .how = "PointwiseOpsKernel.cpp addcdiv_cpu_kernel"},
-              });
+  rows.insert(
+      rows.end(),
+      {
+          {.op = "square", .types = kNumbers, .emit = square, .how = "UnaryOps.cpp square: pow(2)"},
+          {.op = "pow",
+           .types = kNumbers,
+           .fixed = 2,
+           .accepts = power_accepts,
+           .emit = power,
+           .how = "PowKernel.cpp pow_tensor_scalar_kernel, for exponents that the program knows"},
+          {.op = "lerp",
+           .types = kFloating,
+           .cut = cut_narrow,
+           .emit = lerp,
+           .how = "LerpKernel.cpp, Lerp.h: one fma; vector and tail differ in the sign of zeros at weight 1"},
+          {.op = "addcmul",
+           .types = kNumbers,
+           .unit = 8,
+           .emit = addcmul,
+           .how = "PointwiseOpsKernel.cpp addcmul_cpu_kernel: self + (value * t1) * t2, contracted"},
+          {.op = "addcdiv", .types = kFloating, .unit = 8, .emit = addcdiv, .how = "PointwiseOpsKernel.cpp addcdiv_cpu_kernel"},
+      });
 }
 
 } // namespace ae::codegen

@@ -28,7 +28,8 @@ std::string Kernel::address(size_t operand) {
 }
 
 std::string Kernel::buffer_address(const std::string& buffer, Type type) {
-  return let("getelementptr inbounds " + memory_type(type, 1) + ", ptr " + buffer + ", i64 " + let("sub i64 " + index_ + ", " + tile_begin_));
+  return let("getelementptr inbounds " + memory_type(type, 1) + ", ptr " + buffer + ", i64 " +
+             let("sub i64 " + index_ + ", " + tile_begin_));
 }
 
 Ir Kernel::load(size_t operand) {
@@ -56,8 +57,8 @@ Ir Kernel::load_from(Type type, const std::string& address, bool scattered, size
     std::string function = std::string("@llvm.masked.") + (scattered ? "gather.v" : "load.v") + count + mangled(type) +
                            (scattered ? ".v" + count + "p0" : ".p0");
     declare("declare " + memory + " " + function + "(" + pointer + ", " + bits + ", " + memory + ")");
-    loaded = let("call " + memory + " " + function + "(" + pointer + align + " " + address + ", " + bits + " " + mask + ", " + memory +
-                 " zeroinitializer)");
+    loaded = let("call " + memory + " " + function + "(" + pointer + align + " " + address + ", " + bits + " " + mask + ", " +
+                 memory + " zeroinitializer)");
   }
   std::string full = register_type(type, width);
   if (type == Type::Bool)
@@ -66,7 +67,8 @@ Ir Kernel::load_from(Type type, const std::string& address, bool scattered, size
     loaded = let("fpext " + memory + " " + loaded + " to " + full);
   if (type == Type::BF16) {
     std::string word = register_type(Type::I32, width), sixteen = width == 1 ? "16" : "splat (i32 16)";
-    loaded = let("bitcast " + word + " " + let("shl " + word + " " + let("zext " + memory + " " + loaded + " to " + word) + ", " + sixteen) + " to " + full);
+    loaded = let("bitcast " + word + " " +
+                 let("shl " + word + " " + let("zext " + memory + " " + loaded + " to " + word) + ", " + sixteen) + " to " + full);
   }
   return {loaded, type, Ir::Loop};
 }
@@ -84,7 +86,8 @@ void Kernel::store_to(Type type, const std::string& address, bool scattered, con
     text = let("fptrunc " + full + " " + text + " to " + memory);
   if (type == Type::BF16) {
     std::string word = register_type(Type::I32, width_), sixteen = width_ == 1 ? "16" : "splat (i32 16)";
-    text = let("trunc " + word + " " + let("lshr " + word + " " + let("bitcast " + full + " " + text + " to " + word) + ", " + sixteen) + " to " + memory);
+    text = let("trunc " + word + " " +
+               let("lshr " + word + " " + let("bitcast " + full + " " + text + " to " + word) + ", " + sixteen) + " to " + memory);
   }
   std::string align = " align " + std::to_string(size_of(type));
   if (width_ == 1 || (mask_.empty() && !scattered)) {
@@ -96,7 +99,8 @@ void Kernel::store_to(Type type, const std::string& address, bool scattered, con
   std::string function = std::string("@llvm.masked.") + (scattered ? "scatter.v" : "store.v") + count + mangled(type) +
                          (scattered ? ".v" + count + "p0" : ".p0");
   declare("declare void " + function + "(" + memory + ", " + pointer + ", " + bits + ")");
-  line("call void " + function + "(" + memory + " " + text + ", " + pointer + align + " " + address + ", " + bits + " " + mask + ")");
+  line("call void " + function + "(" + memory + " " + text + ", " + pointer + align + " " + address + ", " + bits + " " + mask +
+       ")");
 }
 
 } // namespace ae::codegen

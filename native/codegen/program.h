@@ -21,7 +21,8 @@ enum class Walk : uint8_t {
   Dense,   // consecutive elements
   Same,    // one element for all
   Strided, // the byte stride is an argument of the kernel
-  Number   // a number of the launch: a `type` at the operand's address, the same for the whole loop. A Python or CPU scalar, so F64, I64, Bool or any other
+  Number // a number of the launch: a `type` at the operand's address, the same for the whole loop. A Python or CPU scalar, so F64,
+         // I64, Bool or any other
 };
 
 struct Operand {
@@ -35,9 +36,9 @@ struct Lowering;
 // An argument of an op, in the order of its schema (out= arguments left out).
 struct Argument {
   enum class Kind : uint8_t { None, Value, Int, Text } kind = Kind::None;
-  uint16_t value = 0;   // Value: index of a value
-  int64_t number = 0;   // Int: an int, bool or enum of the schema
-  std::string text;     // Text: such as a rounding mode
+  uint16_t value = 0; // Value: index of a value
+  int64_t number = 0; // Int: an int, bool or enum of the schema. Value: 1 where it is a number (Walk::Number), else 0
+  std::string text;   // Text: such as a rounding mode
   bool operator==(const Argument&) const = default;
 };
 

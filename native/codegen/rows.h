@@ -35,12 +35,9 @@ inline bool has_vectors(const Value&, const Target& target) {
   return target.level != Target::Level::Generic;
 }
 
-// Whether an argument is a number of the launch (or not given as a value at all).
-inline bool is_number(const Program& program, const Value& value, size_t index) {
-  if (index >= value.arguments.size() || value.arguments[index].kind != Argument::Kind::Value)
-    return true;
-  const Value& from = program.values[value.arguments[index].value];
-  return !from.lowering && program.operands[from.operand].walk == Walk::Number;
+// Whether an argument is a tensor's value, not a number.
+inline bool is_tensor(const Value& value, size_t index) {
+  return index < value.arguments.size() && value.arguments[index].kind == Argument::Kind::Value && !value.arguments[index].number;
 }
 
 using Rows = std::vector<Lowering>;

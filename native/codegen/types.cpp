@@ -8,7 +8,8 @@ struct Row {
   size_t size;
   const char* name;
 };
-constexpr Row kRows[kTypes] = {{1, "b1"}, {1, "u8"}, {1, "i8"}, {2, "i16"}, {4, "i32"}, {8, "i64"}, {2, "f16"}, {2, "bf16"}, {4, "f32"}, {8, "f64"}};
+constexpr Row kRows[kTypes] = {{1, "b1"},  {1, "u8"},  {1, "i8"},   {2, "i16"}, {4, "i32"},
+                               {8, "i64"}, {2, "f16"}, {2, "bf16"}, {4, "f32"}, {8, "f64"}};
 
 const Row& row(Type type) {
   return kRows[static_cast<size_t>(type)];

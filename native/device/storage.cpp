@@ -58,10 +58,14 @@ void arm(NeuronStorage& storage) {
   }
 }
 
-void materialize(NeuronStorage& storage) {
+void allocate_memory(NeuronStorage& storage) {
   if (!storage._mutable_data_ptr_no_checks() && storage.nbytes() > 0) {
     storage.set_data_ptr_noswap(device_allocator().allocate(storage.nbytes()));
   }
+}
+
+void materialize(NeuronStorage& storage) {
+  allocate_memory(storage);
   if (storage.has_materializer()) {
     storage.clear_materializer();
   }

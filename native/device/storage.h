@@ -6,6 +6,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Storage.h>
 #include <c10/core/StorageImpl.h>
 
@@ -34,6 +35,13 @@ class NeuronStorage final : public c10::StorageImpl {
   // `slot` its index in the region. Guarded by the recorder's lock.
   uint64_t epoch = 0;
   uint32_t slot = 0;
+  // Regions that touch it, and that write it, among those handed over to the device's thread and not taken back. While
+  // there are any, its memory is that thread's to allocate, and `fault` that thread's to set. Guarded likewise.
+  uint32_t in_flight = 0;
+  uint32_t written_in_flight = 0;
+  // Known bounds of what is written in flight, read as `type`, while low <= high.
+  int64_t low = 1, high = 0;
+  c10::ScalarType type = c10::ScalarType::Undefined;
 
   // The same memory as a CPU storage that owns nothing (ops/alias.h): made on first use, by whichever thread comes
   // first, and kept. Owned.
@@ -57,6 +65,8 @@ void arm(NeuronStorage& storage);
 
 // Gives the storage memory if it has none yet (no flush). Throws OutOfMemoryError.
 void materialize(NeuronStorage& storage);
+// The same, but what asks for its address goes on to finish the work on it first.
+void allocate_memory(NeuronStorage& storage);
 
 // Registers NeuronStorage as what storages of the device are made of.
 void register_storage();

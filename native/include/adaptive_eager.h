@@ -80,8 +80,8 @@ int ae_policy_describe(int index, ae_policy* out);
 int64_t ae_policy_get(int index);
 int ae_policy_set(int index, int64_t value);
 
-/* JSON: {"regions": [{"id", "ops": [names], "launches", "ns", "ends": {reason: count}}],
- *        "direct": [{"op", "reason", "count"}]}, the costliest first. */
+/* JSON: {"regions": [{"id", "ops": [names], "launches", "ns", "ends": {reason: count}, "stage", "units": [{"name", "loops"}]}],
+ *        "direct": [{"op", "reason", "count"}]}, the costliest first. A unit is an op as it is (0 loops) or fused loops. */
 char* ae_explain(void);
 /* JSON: one row an op of the exception and value-check tables, for the docs. */
 char* ae_describe_ops(void);

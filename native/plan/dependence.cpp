@@ -64,7 +64,7 @@ Items analyse(const PlanInput& input, const std::vector<bool>& fusable) {
     }
     const Node& node = *input.steps[step];
     if (fusable[step]) {
-      result.ops[step] = pointwise_ops(node);
+      result.ops[step] = pointwise_ops(node, input.numbers);
     }
     if (result.ops[step].empty()) {
       Item item;

@@ -295,6 +295,15 @@ bool Plan::any_failed() const {
   return false;
 }
 
+const Guard* Plan::violated(const std::vector<Parameter>& numbers) const {
+  for (const auto& guard : guards) {
+    if (guard.value.bytes != numbers[guard.parameter].bytes) {
+      return &guard;
+    }
+  }
+  return nullptr;
+}
+
 bool Plan::all_ready() const {
   for (const auto& unit : units) {
     for (const auto& loop : unit.loops) {
@@ -388,6 +397,16 @@ std::unique_ptr<Plan> plan_fused(const PlanInput& input) {
     if (plan->fused_steps == 0) {
       return nullptr;
     }
+    for (const auto& item : items.items) {
+      if (item.op != nullptr) {
+        plan->guards.insert(plan->guards.end(), item.op->guards.begin(), item.op->guards.end());
+      }
+    }
+    auto by_parameter = [](const Guard& a, const Guard& b) { return a.parameter < b.parameter; };
+    std::sort(plan->guards.begin(), plan->guards.end(), by_parameter);
+    plan->guards.erase(std::unique(plan->guards.begin(), plan->guards.end(),
+                                   [](const Guard& a, const Guard& b) { return a.parameter == b.parameter; }),
+                       plan->guards.end());
     order_units(plan->units, items, unit_of);
     std::erase_if(plan->units, [&](const Plan::Unit& unit) { // loops whose results are all dead
       return unit.loops.empty() && !items.ops[unit.steps[0]].empty();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/loop.h"
+#include "plan/pointwise.h"
 
 namespace ae {
 
@@ -23,6 +24,7 @@ struct PlanInput {
   std::vector<const Node*> steps;
   std::vector<bool> skipped; // steps whose results nobody needs
   std::vector<Slot> slots;
+  Numbers numbers;
 };
 
 struct Plan {
@@ -48,11 +50,15 @@ struct Plan {
   std::vector<int64_t> arena_offset; // by slot, -1: not there
   size_t arena_bytes = 0;
   size_t fused_steps = 0;
+  std::vector<Guard> guards;
   int threads = 1;
 
   // Of all loops' kernels.
   bool any_failed() const;
   bool all_ready() const;
+
+  // The first number that it was not made for, or nullptr.
+  const Guard* violated(const std::vector<Parameter>& numbers) const;
 };
 
 // Every step as it is, in program order.

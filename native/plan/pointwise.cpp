@@ -6,6 +6,12 @@
 #include <ATen/ops/result_type.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+#include <algorithm>
+
 namespace ae {
 namespace {
 
@@ -48,7 +54,7 @@ void promote(at::native::ResultTypeState& state, const Leaf& leaf) {
 
 class Reader {
  public:
-  explicit Reader(const Node& node) : node_(node) {}
+  Reader(const Node& node, const Numbers& numbers) : node_(node), numbers_(numbers) {}
 
   std::vector<PointOp> read() {
     bool foreach = false;
@@ -128,11 +134,24 @@ class Reader {
           if (!type || (leaf->kind == LeafKind::Numbers && static_cast<size_t>(leaf->value) != count)) {
             return false;
           }
+          const uint32_t parameter = leaf->at + (leaf->kind == LeafKind::Numbers ? static_cast<uint32_t>(k) : 0);
+          if (leaf->kind != LeafKind::Tensor) {
+            bool fixed = op.lowering->fixed >> op.arguments.size() & 1;
+            if ((fixed || op.lowering->unit >> op.arguments.size() & 1) && specialise(op, parameter, *type, fixed, argument)) {
+              promote(state, *leaf);
+              break;
+            }
+            if (fixed) {
+              return false;
+            }
+            argument.number = 1;
+          }
           argument.kind = Argument::Kind::Value;
           argument.value = static_cast<uint16_t>(op.inputs.size());
+          argument.number = leaf->kind != LeafKind::Tensor;
           PointInput input;
           input.type = *type;
-          input.parameter = leaf->at + (leaf->kind == LeafKind::Numbers ? static_cast<uint32_t>(k) : 0);
+          input.parameter = parameter;
           op.inputs.push_back(std::move(input));
           tensors.push_back(leaf->kind == LeafKind::Tensor ? leaf : nullptr);
           promote(state, *leaf);
@@ -182,10 +201,8 @@ class Reader {
     if (!result || op.numel == 0) {
       return false;
     }
-    for (const auto& dim : op.output.dims) {
-      if (dim.stride == 0) {
-        return false;
-      }
+    if (!apart(op.output)) {
+      return false;
     }
     op.type = *result;
 
@@ -237,6 +254,20 @@ class Reader {
     return op.cut == 0 || at_one_cut(op);
   }
 
+  // Whether it is plain that no two elements share a byte: elsewhere the order within the op matters.
+  static bool apart(const Access& access) {
+    auto dims = access.dims;
+    std::sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
+    int64_t extent = access.item;
+    for (const auto& dim : dims) {
+      if (dim.stride < extent) {
+        return false;
+      }
+      extent += (dim.size - 1) * dim.stride;
+    }
+    return true;
+  }
+
   // Whether ATen's loop over this op is one row of contiguous elements, or rows that the cut divides: then where its
   // vector body ends does not depend on other ops.
   static bool at_one_cut(const PointOp& op) {
@@ -257,6 +288,41 @@ class Reader {
       }
     }
     return op.type == op.compute && (!rows || inner % op.cut == 0);
+  }
+
+  // A number that the loop is made for, with a guard: an alpha of 1, an exponent.
+  bool specialise(PointOp& op, uint32_t parameter, Type type, bool fixed, Argument& argument) const {
+    if (numbers_.values == nullptr || std::find(numbers_.varying.begin(), numbers_.varying.end(), parameter) != numbers_.varying.end()) {
+      return false;
+    }
+    const Parameter& bytes = (*numbers_.values)[parameter];
+    double number;
+    if (type == Type::F64) {
+      std::memcpy(&number, bytes.bytes.data(), sizeof number);
+    } else if (type == Type::I64 || type == Type::Bool) {
+      int64_t integer = 0;
+      std::memcpy(&integer, bytes.bytes.data(), type == Type::I64 ? sizeof integer : 1);
+      number = static_cast<double>(integer);
+    } else {
+      return false;
+    }
+    if (!fixed && number != 1) {
+      return false;
+    }
+    op.guards.push_back({parameter, bytes});
+    if (!fixed) {
+      return true; // left out
+    }
+    if (number == std::floor(number) && std::abs(number) < 1e9) {
+      argument.kind = Argument::Kind::Int;
+      argument.number = static_cast<int64_t>(number);
+    } else {
+      std::ostringstream text;
+      text << number;
+      argument.kind = Argument::Kind::Text;
+      argument.text = text.str();
+    }
+    return true;
   }
 
   static bool read_attribute(const c10::IValue& iv, Argument& argument) {
@@ -300,6 +366,7 @@ class Reader {
   }
 
   const Node& node_;
+  const Numbers& numbers_;
 };
 
 } // namespace
@@ -344,8 +411,8 @@ std::optional<Type> codegen_type(c10::ScalarType type) {
   }
 }
 
-std::vector<PointOp> pointwise_ops(const Node& node) {
-  return Reader(node).read();
+std::vector<PointOp> pointwise_ops(const Node& node, const Numbers& numbers) {
+  return Reader(node, numbers).read();
 }
 
 } // namespace ae

@@ -47,7 +47,7 @@ std::string verify(const Plan& plan, const PlanInput& input) {
     for (uint32_t a = 0; a < b; ++a) {
       const Item& earlier = items.items[a];
       int64_t before = unit_of[earlier.step];
-      if (before < 0 || before < at) {
+      if (before < 0 || before < at || (earlier.step == later.step && !fused)) {
         continue;
       }
       auto conflict = [&](const std::vector<Access>& x, const std::vector<Access>& y) {

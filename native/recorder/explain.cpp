@@ -7,6 +7,36 @@
 
 namespace ae {
 
+namespace {
+
+// What the region's last launch consisted of: loops by their ops, and ops as they are.
+void append_plan(std::string& out, const Fragment& fragment) {
+  const Variant* variant = fragment.latest();
+  if (variant == nullptr) {
+    return;
+  }
+  out += ", \"stage\": ";
+  append_json(out, variant->stage_name());
+  out += ", \"units\": [";
+  bool first = true;
+  auto add = [&](const std::string& name, size_t loops, bool quick) {
+    out += first ? "{\"name\": " : ", {\"name\": ";
+    first = false;
+    append_json(out, name);
+    out += ", \"loops\": " + std::to_string(loops) + (quick ? ", \"quick\": true}" : "}");
+  };
+  for (const auto& unit : variant->current().units) {
+    if (unit.loops.empty()) {
+      add(variant->input.steps[unit.steps[0]]->traits->name, 0, fragment.quick(unit.steps[0]));
+    } else {
+      add(unit.loops[0].kernel->name, unit.loops.size(), false);
+    }
+  }
+  out += "]";
+}
+
+} // namespace
+
 std::string explain_regions(const Trie& trie) {
   std::vector<const Node*> ends;
   trie.each([&](const Node& node) {
@@ -44,7 +74,9 @@ std::string explain_regions(const Trie& trie) {
         out += ": " + std::to_string(end.ends[r]);
       }
     }
-    out += "}}";
+    out += "}";
+    append_plan(out, *end.fragment);
+    out += "}";
   }
   out += "], \"direct\": [";
   struct Row {

@@ -29,10 +29,10 @@ bool match_tensor(const c10::TensorImpl* impl, const Leaf& leaf, const Node& nod
   if (storage->epoch == region.epoch) {
     return storage->slot == leaf.slot && (!(leaf.flags & kFirstTouch));
   }
-  if (!(leaf.flags & kFirstTouch) || storage->fault != nullptr) {
+  if (!(leaf.flags & kFirstTouch) || (storage->written_in_flight == 0 && storage->fault != nullptr)) {
     return false;
   }
-  bool fresh = storage->data() == nullptr && storage->nbytes() > 0;
+  bool fresh = storage->in_flight == 0 && storage->data() == nullptr && storage->nbytes() > 0;
   if (fresh != ((leaf.flags & kFresh) != 0) || (fresh && static_cast<int64_t>(storage->nbytes()) != leaf.bytes)) {
     return false;
   }

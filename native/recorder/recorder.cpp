@@ -11,12 +11,16 @@
 // cannot deadlock.
 #include "recorder/recorder.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/List.h>
 #include <c10/core/AutogradState.h>
 
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <pthread.h>
+#include <sched.h>
+#include <thread>
 
 #include "common/gil.h"
 #include "common/policy.h"
@@ -28,6 +32,7 @@
 #include "recorder/match.h"
 #include "recorder/trie.h"
 #include "recorder/value_check.h"
+#include "runtime/device_thread.h"
 #include "runtime/fragment.h"
 #include "runtime/stats.h"
 
@@ -56,6 +61,19 @@ void greet() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
+class Recorder;
+Recorder& recorder();
+bool worth_handing_over(const Variant& variant);
+
+// Those that this process may use.
+int processors() {
+  static const int count = [] {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
+  }();
+  return count;
+}
+
 class Recorder {
  public:
   Recorder() {
@@ -65,26 +83,45 @@ class Recorder {
   }
 
   void record(const OpTraits& traits, const c10::IValue* args, Results& results);
-  std::shared_ptr<const Fault> launch(FlushReason reason, std::vector<Slot>& garbage);
+  std::shared_ptr<const Fault> launch(FlushReason reason, std::vector<Slot>& garbage, bool may_hand_over = false);
   void flush(FlushReason reason, bool raise);
-  void flush_if(FlushReason reason, bool raise, bool (*wanted)(const Region&, const void*), const void* argument);
+  void flush_random(FlushReason reason);
+  void flush_storage(const NeuronStorage& storage, FlushReason reason);
+  void stop();
+  void after_fork();
   void forget(bool metadata);
   void pending_work(uint64_t& ops, uint64_t& bytes);
   std::string explain();
   double bench(int count);
 
+  // Recorded and not launched, or handed over and not known to have run.
+  bool unfinished() const {
+    return pending.load(std::memory_order_relaxed) > 0 || in_flight.load(std::memory_order_relaxed);
+  }
+
   std::atomic<uint32_t> pending{0};
+  std::atomic<bool> in_flight{false};
   std::atomic<uint64_t> epoch{1};
 
  private:
   friend class Session;
+  friend void ae::wait_for_device();
 
   void emit(Node& node, const c10::IValue* args, Results& results, std::vector<Slot>& garbage);
   void leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results,
              DirectReason reason, std::vector<Slot>& garbage, bool first);
-  bool depends(const OpTraits& traits, const c10::IValue* args) const;
+  enum class Needs : uint8_t { Nothing, InFlight, Pending };
+  Needs needs(const OpTraits& traits, const c10::IValue* args) const;
+  bool hand_over(Fragment& fragment, Variant& variant, std::vector<Slot>& garbage);
+  void take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault>& fault);
+  std::shared_ptr<const Fault> drain(std::vector<Slot>& garbage);
+  void release(std::vector<Slot>& slots, std::vector<Slot>& garbage);
+  void next_region();
+  template <class Wanted>
+  void flush_if(FlushReason reason, bool raise, Wanted&& wanted);
 
   std::mutex mutex_;
+  DeviceThread device_;
   Region region_;
   Trie trie_;
   MetadataCache metadata_;
@@ -95,8 +132,21 @@ class Recorder {
 };
 
 Recorder& recorder() {
-  static auto* r = new Recorder;
+  static auto* r = [] {
+    auto* made = new Recorder;
+    pthread_atfork(nullptr, nullptr, [] { recorder().after_fork(); });
+    return made;
+  }();
   return *r;
+}
+
+// Whether the device's thread should run it: it has a processor, and it outweighs the hand-over.
+bool worth_handing_over(const Variant& variant) {
+  if (policy(Policy::DeviceThread) == 0) {
+    return false;
+  }
+  uint64_t ns = std::min(variant.plain_ns, variant.fused_ns);
+  return ns != ~uint64_t(0) && ns >= static_cast<uint64_t>(policy(Policy::HandOverNs)) && at::get_num_threads() < processors();
 }
 
 // Holds the recorder. Storages that the region let go are released after the lock: their release may run Python.
@@ -189,56 +239,102 @@ void Recorder::emit(Node& node, const c10::IValue* args, Results& results, std::
   rolling_ = (rolling_ << 8) + node.content;
   auto ops = static_cast<int64_t>(region_.ops);
   if (C10_UNLIKELY(ops >= policy(Policy::MaxRegionOps))) {
-    launch(FlushReason::OpLimit, garbage);
+    launch(FlushReason::OpLimit, garbage, true);
   } else if (C10_UNLIKELY(ops >= policy(Policy::MinRegionOps))) {
     // The place where this region started is where a loop closes; any other boundary is found by content.
     if (rolling_ == rolling_start_ || rolling_ >> (64 - policy(Policy::BoundaryBits)) == 0) {
-      launch(FlushReason::Boundary, garbage);
+      launch(FlushReason::Boundary, garbage, true);
     }
   }
   auto most = static_cast<uint64_t>(policy(Policy::MaxPendingBytes));
   if (C10_UNLIKELY(region_.bytes > most || region_.touched_bytes > most)) {
     if (region_.bytes + region_.held_bytes() > most) {
-      launch(FlushReason::ByteLimit, garbage);
+      launch(FlushReason::ByteLimit, garbage, true);
     } else {
       region_.touched_bytes = 0; // look again after as much again
     }
   }
 }
 
-std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Slot>& garbage) {
-  if (region_.ops == 0) {
-    return nullptr;
-  }
-  uint64_t start = now_ns();
-  Node& end = *region_.cursor;
-  bool hit = end.fragment != nullptr;
-  if (!hit) {
-    end.fragment = std::make_unique<Fragment>(&end);
-    ++trie_.fragments;
-    counters.fragments.store(trie_.fragments, std::memory_order_relaxed);
-  }
-  bump(hit ? counters.hits : counters.misses);
-  Fragment& fragment = *end.fragment;
-  auto fault = fragment.launch(region_);
-  fragment.used = region_.epoch;
-  ++fragment.launches;
-  ++end.ends[static_cast<size_t>(reason)];
-  counters.launches.fetch_add(1, std::memory_order_relaxed);
-  bump(counters.flushes[static_cast<size_t>(reason)]);
-
-  for (auto& slot : region_.slots) {
-    if (slot.storage->data() != nullptr && slot.storage->has_materializer()) {
-      slot.storage->clear_materializer();
+// Storages leave a region that has run.
+void Recorder::release(std::vector<Slot>& slots, std::vector<Slot>& garbage) {
+  for (auto& slot : slots) {
+    auto& storage = *slot.storage;
+    if (storage.in_flight == 0 && !region_.touches(storage) && storage.data() != nullptr && storage.has_materializer()) {
+      storage.clear_materializer();
     }
   }
   if (garbage.empty()) {
-    garbage.swap(region_.slots);
-    region_.slots.reserve(garbage.size());
+    garbage.swap(slots);
+    slots.reserve(garbage.size());
   } else {
-    std::move(region_.slots.begin(), region_.slots.end(), std::back_inserter(garbage));
-    region_.slots.clear();
+    std::move(slots.begin(), slots.end(), std::back_inserter(garbage));
+    slots.clear();
   }
+}
+
+// What the device's thread has done comes back: references are released by the host.
+void Recorder::take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault>& fault) {
+  while (Job* job = device_.done()) {
+    for (auto& slot : job->region.slots) {
+      --slot.storage->in_flight;
+      slot.storage->written_in_flight -= slot.written;
+    }
+    release(job->region.slots, garbage);
+    job->region.parameters.clear();
+    job->region.generators.clear();
+    job->fragment->ns += job->ns;
+    bump(counters.launch_ns, job->ns);
+    if (job->fault && !fault) {
+      fault = job->fault;
+    }
+    device_.took();
+  }
+  in_flight.store(device_.busy(), std::memory_order_relaxed);
+}
+
+std::shared_ptr<const Fault> Recorder::drain(std::vector<Slot>& garbage) {
+  std::shared_ptr<const Fault> fault;
+  if (device_.busy()) {
+    device_.wait();
+    take_back(garbage, fault);
+  }
+  return fault;
+}
+
+// The region goes to the device's thread if it is worth it. The current region is then empty.
+bool Recorder::hand_over(Fragment& fragment, Variant& variant, std::vector<Slot>& garbage) {
+  if (!device_.busy() && !worth_handing_over(variant)) {
+    return false;
+  }
+  auto most = static_cast<uint64_t>(policy(Policy::MaxPendingBytes));
+  while (device_.full() || (device_.busy() && device_.bytes() + region_.bytes > most)) {
+    std::shared_ptr<const Fault> fault; // its results carry it
+    device_.wait_for_one();
+    take_back(garbage, fault);
+  }
+  Job& job = device_.next();
+  job.fragment = &fragment;
+  job.variant = &variant;
+  job.bytes = region_.bytes;
+  for (auto& slot : region_.slots) {
+    ++slot.storage->in_flight;
+    if (slot.written) {
+      ++slot.storage->written_in_flight;
+      slot.storage->low = slot.low;
+      slot.storage->high = slot.high;
+      slot.storage->type = slot.type;
+    }
+  }
+  uint64_t now = region_.epoch;
+  std::swap(job.region, region_);
+  region_.epoch = now;
+  device_.submit();
+  in_flight.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void Recorder::next_region() {
   region_.parameters.clear();
   region_.generators.clear();
   region_.ops = 0;
@@ -248,53 +344,99 @@ std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Sl
   ++region_.epoch;
   epoch.store(region_.epoch, std::memory_order_relaxed);
   region_.cursor = &trie_.root();
+  pending.store(0, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const Fault> Recorder::launch(FlushReason reason, std::vector<Slot>& garbage, bool may_hand_over) {
+  if (region_.ops == 0) {
+    return nullptr;
+  }
+  uint64_t start = now_ns();
+  Node& end = *region_.cursor;
+  bool hit = end.fragment != nullptr;
+  // Which results live on is seen before anything that was in flight is released.
+  bool ready = false;
+  Variant* variant = hit ? end.fragment->find(region_, ready) : nullptr;
+  std::shared_ptr<const Fault> fault;
+  bool handed = may_hand_over && variant != nullptr && ready && hand_over(*end.fragment, *variant, garbage);
+  if (!handed) {
+    if (!hit) {
+      end.fragment = std::make_unique<Fragment>(&end);
+      ++trie_.fragments;
+      counters.fragments.store(trie_.fragments, std::memory_order_relaxed);
+    }
+    std::vector<uint64_t> live;
+    if (variant == nullptr) {
+      live = end.fragment->live(region_);
+    }
+    fault = drain(garbage);
+    if (variant == nullptr) {
+      variant = &end.fragment->add(live, region_.epoch);
+    }
+    auto own = end.fragment->launch(region_, *variant);
+    fault = fault ? fault : own;
+  }
+  Fragment& fragment = *end.fragment;
+  bump(hit ? counters.hits : counters.misses);
+  fragment.used = region_.epoch;
+  ++fragment.launches;
+  ++end.ends[static_cast<size_t>(reason)];
+  counters.launches.fetch_add(1, std::memory_order_relaxed);
+  bump(counters.flushes[static_cast<size_t>(reason)]);
+  auto slots = std::move(region_.slots);
+  next_region();
+  release(slots, garbage);
+  region_.slots = std::move(slots);
   last_end_ = &end;
   rolling_start_ = rolling_;
   if (!hit) {
     trie_.trim(end.used);
   }
   trie_.root().next = end.after;
-  pending.store(0, std::memory_order_relaxed);
-  uint64_t took = now_ns() - start;
-  fragment.ns += took;
-  bump(counters.launch_ns, took);
+  if (!handed) {
+    uint64_t took = now_ns() - start;
+    fragment.ns += took;
+    bump(counters.launch_ns, took);
+  }
   return fault;
 }
 
-bool Recorder::depends(const OpTraits& traits, const c10::IValue* args) const {
-  if (region_.ops == 0) {
-    return false;
+// What has to have run before the op can run by itself.
+Recorder::Needs Recorder::needs(const OpTraits& traits, const c10::IValue* args) const {
+  bool busy = device_.busy();
+  if (region_.ops == 0 && !busy) {
+    return Needs::Nothing;
   }
   if (traits.random && region_.random) {
-    return true;
+    return Needs::Pending;
   }
-  auto touched = [&](const at::Tensor& t) {
+  Needs most = traits.random && busy ? Needs::InFlight : Needs::Nothing;
+  auto look = [&](const at::Tensor& t) {
     if (!t.defined() || !on_neuron(t)) {
-      return false;
+      return;
     }
-    if (!is_plain(t.unsafeGetTensorImpl())) {
-      return true; // its parts may be pending
+    auto* storage = is_plain(t.unsafeGetTensorImpl()) ? as_neuron(t.storage()) : nullptr;
+    if (storage == nullptr || region_.touches(*storage)) { // its parts, or memory of others, may be pending
+      most = Needs::Pending;
+    } else if (storage->in_flight > 0) {
+      most = std::max(most, Needs::InFlight);
     }
-    auto* storage = as_neuron(t.storage());
-    return storage == nullptr || region_.touches(*storage); // memory of others may be that of a pending tensor
   };
   for (size_t i = 0; i < traits.args.size(); ++i) {
     const auto& iv = args[i];
     if (iv.isTensor()) {
-      if (touched(iv.toTensor())) {
-        return true;
-      }
+      look(iv.toTensor());
     } else if (iv.isList() && traits.args[i].kind == ArgKind::TensorList) {
       for (const c10::IValue& element : iv.toListRef()) {
-        if (element.isTensor() && touched(element.toTensor())) {
-          return true;
+        if (element.isTensor()) {
+          look(element.toTensor());
         }
       }
     } else if (iv.isCustomClass() || iv.isObject()) {
-      return true;
+      most = Needs::Pending;
     }
   }
-  return false;
+  return most;
 }
 
 FlushReason flush_reason_for(DirectReason reason) {
@@ -313,8 +455,16 @@ FlushReason flush_reason_for(DirectReason reason) {
 // Runs the op by itself, without the lock, after what it depends on.
 void Recorder::leave(std::unique_lock<std::mutex>& lock, const OpTraits& traits, const c10::IValue* args, Results& results,
                      DirectReason reason, std::vector<Slot>& garbage, bool first) {
-  if (depends(traits, args)) {
-    launch(flush_reason_for(reason), garbage);
+  switch (needs(traits, args)) {
+    case Needs::Pending:
+      launch(flush_reason_for(reason), garbage);
+      drain(garbage);
+      break;
+    case Needs::InFlight:
+      drain(garbage);
+      break;
+    case Needs::Nothing:
+      break;
   }
   std::optional<Learning> learning;
   uint64_t content = spec_.content;
@@ -397,7 +547,7 @@ void Recorder::record(const OpTraits& traits, const c10::IValue* args, Results& 
     node = &trie_.insert(parent, traits, spec_, *learned, args, region_);
   }
   for (auto* storage : spec_.touched) {
-    if (C10_UNLIKELY(storage->fault != nullptr)) {
+    if (C10_UNLIKELY(storage->written_in_flight == 0 && storage->fault != nullptr)) {
       storage->fault->raise();
     }
   }
@@ -416,15 +566,20 @@ void Recorder::record(const OpTraits& traits, const c10::IValue* args, Results& 
   emit(*node, args, results, session.garbage);
 }
 
-void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Region&, const void*), const void* argument) {
-  if (inside || pending.load(std::memory_order_relaxed) == 0) {
+// `wanted` says what has to run: of the region, and of what is in flight (which runs before any region).
+template <class Wanted>
+void Recorder::flush_if(FlushReason reason, bool raise, Wanted&& wanted) {
+  if (inside || !unfinished()) {
     return;
   }
   std::shared_ptr<const Fault> fault;
   {
     Session session;
-    if (region_.ops > 0 && wanted(region_, argument)) {
+    Needs what = wanted();
+    if (what == Needs::Pending && region_.ops > 0) {
       fault = launch(reason, session.garbage);
+    } else if (what != Needs::Nothing) {
+      fault = drain(session.garbage);
     }
     session.unlock();
   }
@@ -434,7 +589,27 @@ void Recorder::flush_if(FlushReason reason, bool raise, bool (*wanted)(const Reg
 }
 
 void Recorder::flush(FlushReason reason, bool raise) {
-  flush_if(reason, raise, [](const Region&, const void*) { return true; }, nullptr);
+  flush_if(reason, raise, [] { return Needs::Pending; });
+}
+
+void Recorder::flush_random(FlushReason reason) {
+  flush_if(reason, false, [&] { return region_.random ? Needs::Pending : Needs::InFlight; });
+}
+
+void Recorder::flush_storage(const NeuronStorage& storage, FlushReason reason) {
+  flush_if(reason, false, [&] {
+    return region_.touches(storage) ? Needs::Pending : storage.in_flight > 0 ? Needs::InFlight : Needs::Nothing;
+  });
+}
+
+void Recorder::stop() {
+  flush(FlushReason::Exit, false);
+  Session session;
+  device_.stop();
+}
+
+void Recorder::after_fork() {
+  device_.forget_thread();
 }
 
 void Recorder::forget(bool metadata) {
@@ -442,6 +617,7 @@ void Recorder::forget(bool metadata) {
   if (region_.ops > 0) {
     launch(FlushReason::ModeChange, session.garbage);
   }
+  drain(session.garbage);
   if (metadata) {
     metadata_.clear();
     trie_.clear();
@@ -458,6 +634,7 @@ void Recorder::pending_work(uint64_t& ops, uint64_t& bytes) {
 
 std::string Recorder::explain() {
   Session session;
+  drain(session.garbage);
   return explain_regions(trie_);
 }
 
@@ -467,6 +644,7 @@ double Recorder::bench(int count) {
   if (region_.ops > 0) {
     launch(FlushReason::UserFlush, session.garbage);
   }
+  drain(session.garbage);
   const auto& traits = traits_of(c10::Dispatcher::singleton().findSchemaOrThrow("aten::add", "Tensor"));
   auto tensor = [] {
     auto storage = make_storage(64);
@@ -513,6 +691,15 @@ void bump_versions(const OpTraits& traits, const c10::IValue* args) {
 
 } // namespace
 
+void wait_for_device() {
+  recorder().device_.wait();
+}
+
+void enter_device_thread() {
+  inside = true;
+  greeted = true;
+}
+
 void record(const OpTraits& traits, const c10::IValue* args, Results& results) {
   if (C10_UNLIKELY(!greeted)) {
     greet();
@@ -555,17 +742,15 @@ void flush_storage(c10::StorageImpl* storage, FlushReason reason) {
   if (neuron == nullptr) { // memory of others may be that of a pending tensor
     return recorder().flush(reason, false);
   }
-  recorder().flush_if(
-      reason, false, [](const Region& region, const void* s) { return region.touches(*static_cast<const NeuronStorage*>(s)); },
-      neuron);
+  recorder().flush_storage(*neuron, reason);
 }
 
 void flush_random(FlushReason reason) {
-  recorder().flush_if(reason, false, [](const Region& region, const void*) { return region.random; }, nullptr);
+  recorder().flush_random(reason);
 }
 
 bool work_pending() {
-  return recorder().pending.load(std::memory_order_relaxed) > 0;
+  return recorder().unfinished();
 }
 
 uint64_t current_epoch() {
@@ -599,7 +784,7 @@ void context_changes(bool relearn) {
 void shut_down() {
   ended = true;
   update_recording();
-  recorder().flush(FlushReason::Exit, false);
+  recorder().stop();
 }
 
 void pending_work(uint64_t& ops, uint64_t& bytes) {

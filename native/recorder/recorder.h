@@ -30,6 +30,12 @@ void context_changes(bool relearn);
 // The process is ending: flushes, and runs every later op at its call.
 void shut_down();
 
+// Waits until what is in flight has run. The recorder's lock is held.
+void wait_for_device();
+
+// Called by the device's thread before it runs anything: ops that its kernels call are never recorded.
+void enter_device_thread();
+
 // Recorded and not launched: ops, and bytes of their outputs.
 void pending_work(uint64_t& ops, uint64_t& bytes);
 

@@ -9,7 +9,9 @@ uint32_t Region::touch(NeuronStorage& storage) {
   slots.push_back({c10::intrusive_ptr<NeuronStorage>::reclaim_copy(&storage)});
   storage.epoch = epoch;
   storage.slot = slot;
-  arm(storage);
+  if (storage.in_flight == 0) { // else it is armed
+    arm(storage);
+  }
   touched_bytes += storage.nbytes();
   return slot;
 }
@@ -17,7 +19,7 @@ uint32_t Region::touch(NeuronStorage& storage) {
 uint64_t Region::held_bytes() const {
   uint64_t held = 0;
   for (const auto& slot : slots) {
-    if (slot.storage->data() != nullptr && slot.storage.use_count() == 1) {
+    if (slot.storage->in_flight == 0 && slot.storage.use_count() == 1 && slot.storage->data() != nullptr) {
       held += slot.storage->nbytes();
     }
   }
@@ -28,7 +30,7 @@ void Region::untouch(size_t count) {
   while (slots.size() > count) {
     auto& storage = *slots.back().storage;
     storage.epoch = 0;
-    if (storage.data() != nullptr) {
+    if (storage.in_flight == 0 && storage.data() != nullptr) {
       storage.clear_materializer();
     }
     slots.pop_back();

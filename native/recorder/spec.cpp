@@ -143,7 +143,7 @@ struct Describer {
       if (at == spec.touched.size()) {
         spec.touched.push_back(storage);
         leaf.flags |= kFirstTouch;
-        if (storage->data() == nullptr && storage->nbytes() > 0) {
+        if (storage->in_flight == 0 && storage->data() == nullptr && storage->nbytes() > 0) {
           leaf.flags |= kFresh;
           leaf.bytes = static_cast<int64_t>(storage->nbytes());
         }

@@ -9,6 +9,7 @@
 #include "common/policy.h"
 #include "ops/alias.h"
 #include "ops/direct.h"
+#include "recorder/recorder.h"
 
 namespace ae {
 namespace {
@@ -30,10 +31,28 @@ const NeuronStorage* pending_storage(const Tensor& t, const Region& region) {
   return storage && region.touches(*storage) ? storage : nullptr;
 }
 
-// The bounds of an index tensor's values, if they can be known now.
-std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t most) {
+// Before the memory is read.
+void finish(const Tensor& t) {
+  auto* storage = on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+  if (storage != nullptr && storage->written_in_flight > 0) {
+    wait_for_device();
+  }
+}
+
+// The bounds of an index tensor's values, if they can be known now. `wait`: for what is in flight.
+std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t most, bool wait) {
   if (t.numel() == 0) {
     return Bounds{};
+  }
+  auto* known = on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+  if (known != nullptr && known->written_in_flight > 0 && !(region.touches(*known) && region.slots[known->slot].written)) {
+    if (known->low <= known->high && known->type == t.scalar_type()) {
+      return Bounds{known->low, known->high};
+    }
+    if (!wait) {
+      return std::nullopt;
+    }
+    wait_for_device();
   }
   if (const auto* storage = pending_storage(t, region)) {
     const auto& slot = region.slots[storage->slot];
@@ -70,7 +89,7 @@ std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t m
 }
 
 std::optional<Bounds> bounds_of(const Tensor& t, const Region& region) {
-  return bounds_of(t, region, policy(Policy::MaxCheckedElements));
+  return bounds_of(t, region, policy(Policy::MaxCheckedElements), true);
 }
 
 Verdict within(const std::optional<Bounds>& bounds, int64_t low, int64_t high) {
@@ -149,6 +168,7 @@ Verdict target_in_range(const OpTraits& traits, const c10::IValue* args, const R
     return verdict == Verdict::Bad ? Verdict::Unknown : verdict;
   }
   // Outside values may all be ignore_index.
+  finish(target);
   Tensor values = cpu_alias(target);
   if (!at::isIntegralType(values.scalar_type(), false)) {
     return Verdict::Bad;
@@ -184,6 +204,7 @@ Verdict integer_divisor(const OpTraits& traits, const c10::IValue* args, const R
     return Verdict::Good;
   }
   const Tensor& divisor = right.toTensor();
+  finish(divisor);
   if (divisor.numel() == 0) {
     return Verdict::Good;
   }
@@ -205,11 +226,11 @@ Verdict integer_divisor(const OpTraits& traits, const c10::IValue* args, const R
 std::optional<Bounds> known_bounds(const c10::IValue& tensors, const Region& region) {
   constexpr int64_t most = 1 << 16; // beyond this the look would cost more than the launch that it saves
   if (tensors.isTensor()) {
-    return bounds_of(tensors.toTensor(), region, most);
+    return bounds_of(tensors.toTensor(), region, most, false);
   }
   Bounds all{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   for (const c10::IValue& element : tensors.toListRef()) {
-    auto some = bounds_of(element.toTensor(), region, most);
+    auto some = bounds_of(element.toTensor(), region, most, false);
     if (!some) {
       return std::nullopt;
     }

@@ -61,7 +61,8 @@ Fragment::Fragment(const Node* end) {
   for (uint32_t at = 0; at < path.size(); ++at) {
     const Node& node = *path[at];
     const OpTraits& traits = *node.traits;
-    Step step{&node, traits.out ? *traits.out : traits.op, nullptr, {}, {}, {}, {}, traits.random && !traits.random_argument};
+    Step step{&node, traits.out ? *traits.out : traits.op,    nullptr, {}, nullptr, false, {}, {},
+              {},    traits.random && !traits.random_argument};
     size_t next = 0;
     // One view given twice is one tensor, as where it came from: kernels compare identities.
     std::vector<std::pair<const Leaf*, at::Tensor>> views;
@@ -126,15 +127,23 @@ Fragment::Fragment(const Node* end) {
       }
     }
     for (const auto& output : node.outputs) {
-      if (traits.out) {
-        auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[output.slot]), kCpuKeys, output.dtype);
-        impl->set_sizes_and_strides(output.sizes, output.strides, output.offset);
-        step.arguments.emplace_back(at::Tensor(std::move(impl)));
-      } else {
+      auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[output.slot]), kCpuKeys, output.dtype);
+      impl->set_sizes_and_strides(output.sizes, output.strides, output.offset);
+      step.arguments.emplace_back(output.defined ? at::Tensor(std::move(impl)) : at::Tensor());
+    }
+    step.quick = make_quick(traits, step.arguments.data(), step.arguments.size());
+    step.copied = step.quick && !traits.out;
+    if (!step.quick && !traits.out) {
+      step.arguments.resize(traits.args.size());
+    }
+    for (const auto& output : node.outputs) {
+      if (step.copied) {
+        slots_[output.slot].origin = Origin::Made;
+      } else if (!traits.out) {
         step.returned.push_back({output.slot, &output});
       }
     }
-    if (step.returned.empty()) {
+    if (step.returned.empty() && !step.copied) {
       step.replay = find_replay(step.callee);
     }
     steps_.push_back(std::move(step));
@@ -171,24 +180,39 @@ at::Tensor Fragment::operand(const Leaf& leaf, const Node& node) {
   return at::Tensor(std::move(impl));
 }
 
-Variant& Fragment::variant(const Region& region) {
+const std::vector<uint64_t>& Fragment::live(const Region& region) {
   std::fill(mask_.begin(), mask_.end(), 0);
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].origin != Origin::Outside && region.slots[i].storage.use_count() > 1) {
+    const auto& storage = region.slots[i].storage;
+    if (slots_[i].origin != Origin::Outside && storage.use_count() > 1 + storage->in_flight) {
       mask_[i >> 6] |= uint64_t(1) << (i & 63);
     }
+  }
+  return mask_;
+}
+
+Variant* Fragment::find(const Region& region, bool& ready) {
+  live(region);
+  ready = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const auto& storage = *region.slots[i].storage;
+    ready &= slots_[i].origin != Origin::Outside || storage.in_flight > 0 || storage.data() != nullptr;
   }
   for (auto& v : variants_) {
     if (v->live == mask_) {
       v->used = region.epoch;
-      return *v;
+      return v.get();
     }
   }
+  return nullptr;
+}
+
+Variant& Fragment::add(const std::vector<uint64_t>& live, uint64_t epoch) {
   auto made = std::make_unique<Variant>();
-  made->live = mask_;
-  made->used = region.epoch;
+  made->live = live;
+  made->used = epoch;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    made->input.slots.push_back({slots_[i].origin, bit(mask_, i), slots_[i].bytes});
+    made->input.slots.push_back({slots_[i].origin, bit(live, i), slots_[i].bytes});
   }
   for (const auto& step : steps_) {
     made->input.steps.push_back(step.node);
@@ -198,7 +222,7 @@ Variant& Fragment::variant(const Region& region) {
   made->input.skipped.assign(steps_.size(), false);
   std::vector<bool> needed(slots_.size(), false);
   for (size_t i = 0; i < slots_.size(); ++i) {
-    needed[i] = slots_[i].origin == Origin::Outside || bit(mask_, i);
+    needed[i] = slots_[i].origin == Origin::Outside || bit(live, i);
   }
   for (size_t at = steps_.size(); at-- > 0;) {
     const Node& node = *steps_[at].node;
@@ -226,6 +250,11 @@ Variant& Fragment::variant(const Region& region) {
   }
   variants_.push_back(std::move(made));
   return *variants_.back();
+}
+
+const Variant* Fragment::latest() const {
+  auto newest = std::max_element(variants_.begin(), variants_.end(), [](auto& a, auto& b) { return a->used < b->used; });
+  return newest == variants_.end() ? nullptr : newest->get();
 }
 
 void Fragment::take_result(const Returned& returned, const at::Tensor& result) {
@@ -273,6 +302,22 @@ void Fragment::run(Step& step, Region& region) {
       argument = c10::IValue(std::move(list));
     }
   }
+  if (step.quick == nullptr) {
+    return run_kernel(step, region);
+  }
+  if (C10_UNLIKELY(!step.quick->proven)) {
+    QuickTrial trial(*step.quick);
+    run_kernel(step, region);
+    if (!trial.passes()) {
+      step.quick.reset();
+      bump(counters.kernels_refused);
+    }
+  } else if (!step.quick->run()) {
+    run_kernel(step, region);
+  }
+}
+
+void Fragment::run_kernel(Step& step, Region& region) {
   for (const auto& [argument, index] : step.generators) {
     step.arguments[argument] = cpu_generator_of(index == kDefaultGenerator ? at::Generator() : region.generators[index]);
   }
@@ -280,12 +325,15 @@ void Fragment::run(Step& step, Region& region) {
     return step.replay(step.arguments.data());
   }
   stack_.clear();
-  stack_.insert(stack_.end(), step.arguments.begin(), step.arguments.end());
+  stack_.insert(stack_.end(), step.arguments.begin(), step.arguments.end() - (step.copied ? step.node->outputs.size() : 0));
   if (C10_UNLIKELY(step.swap_generator)) {
     DefaultGeneratorSwap swap;
     step.callee.redispatchBoxed(kCpuKeys, &stack_);
   } else {
     step.callee.redispatchBoxed(kCpuKeys, &stack_);
+  }
+  if (step.copied) {
+    return copy_results(step);
   }
   if (!step.returned.empty()) {
     size_t next = 0;
@@ -304,7 +352,7 @@ void Fragment::run(Step& step, Region& region) {
     }
     // The stack's references are gone: memory of results that outlive the launch moves to their storages.
     for (const auto& returned : step.returned) {
-      if (returned.output->defined && bit(mask_, returned.slot)) {
+      if (returned.output->defined && bit(running_->live, returned.slot)) {
         auto& target = *region.slots[returned.slot].storage;
         auto nbytes = target.nbytes();
         c10::Storage storage = held_[returned.slot].storage();
@@ -314,6 +362,17 @@ void Fragment::run(Step& step, Region& region) {
       }
     }
   }
+}
+
+void Fragment::copy_results(const Step& step) {
+  for (size_t i = 0; i < step.node->outputs.size(); ++i) {
+    const at::Tensor& target = step.arguments[step.node->traits->args.size() + i].toTensor();
+    const at::Tensor& result = stack_[i].toTensor();
+    TORCH_CHECK(result.sizes() == target.sizes() && result.dtype() == target.dtype(), "returned a tensor of shape ", result.sizes(),
+                " where ", target.sizes(), " was expected from earlier calls with the same arguments");
+    target.copy_(result);
+  }
+  stack_.clear();
 }
 
 void Fragment::point(uint32_t slot, const void* data) {
@@ -340,7 +399,7 @@ void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region) {
 void Fragment::begin(uint32_t slot, Region& region) {
   auto& storage = *region.slots[slot].storage;
   if (C10_UNLIKELY(storage.data() == nullptr)) {
-    materialize(storage);
+    allocate_memory(storage);
   }
   point(slot, storage.data());
 }
@@ -372,18 +431,25 @@ void Fragment::taint(const Step& step, Region& region, const std::shared_ptr<con
   }
 }
 
-std::shared_ptr<const Fault> Fragment::launch(Region& region) {
+std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) {
   NoFlushScope no_flush;
   std::shared_ptr<const Fault> fault;
   c10::DataPtr arena;
-  Variant* chosen = nullptr;
   Plan* plan = nullptr;
+  running_ = &variant;
   uint64_t start = now_ns();
   try {
-    chosen = &variant(region);
-    plan = &chosen->choose();
+    plan = &variant.choose(region.parameters);
     arena = borrow_arena(plan->arena_bytes);
     set_up(*plan, static_cast<std::byte*>(arena.get()), region);
+    for (size_t slot = 0; slot < slots_.size(); ++slot) { // an op that failed in a region that was in flight
+      const auto& storage = *region.slots[slot].storage;
+      if (C10_UNLIKELY(storage.fault != nullptr && slots_[slot].origin == Origin::Outside)) {
+        tainted_.resize(slots_.size());
+        tainted_[slot] = true;
+        fault = fault ? fault : storage.fault;
+      }
+    }
   } catch (const std::exception& error) {
     fault = std::make_shared<const Fault>("launch", error);
     for (const auto& step : steps_) {
@@ -409,7 +475,7 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region) {
   tainted_.clear();
   stack_.clear();
   return_arena(std::move(arena));
-  chosen->observe(*plan, now_ns() - start);
+  variant.observe(*plan, now_ns() - start);
   return fault;
 }
 

@@ -11,6 +11,7 @@
 
 #include "plan/plan.h"
 #include "recorder/region.h"
+#include "runtime/quick.h"
 #include "runtime/replay.h"
 
 namespace ae {
@@ -26,11 +27,15 @@ struct Variant {
   Stage stage = Stage::Cold;
   uint64_t launches = 0;
   uint64_t fused_launches = 0;
+  uint32_t violations = 0;                                   // of the fused plan's guards
   uint64_t plain_ns = ~uint64_t(0), fused_ns = ~uint64_t(0); // the quickest launch
   uint64_t used = 0;
 
   // The plan to run now. Never waits.
-  Plan& choose();
+  Plan& choose(const std::vector<Parameter>& numbers);
+  // The plan that ran last, unless the next launch changes it.
+  const Plan& current() const;
+  const char* stage_name() const;
   // What the launch took.
   void observe(const Plan& plan, uint64_t ns);
 };
@@ -38,8 +43,21 @@ struct Variant {
 struct Fragment {
   explicit Fragment(const Node* end);
 
+  // Which results of the region live on: a bit a slot.
+  const std::vector<uint64_t>& live(const Region& region);
+  // The variant for what lives on now, or nullptr. `ready`: all that the region needs from outside has memory.
+  Variant* find(const Region& region, bool& ready);
+  Variant& add(const std::vector<uint64_t>& live, uint64_t epoch);
+
   // Runs the region. Returns the fault if an op failed: what it and its successors should have written is marked.
-  std::shared_ptr<const Fault> launch(Region& region);
+  std::shared_ptr<const Fault> launch(Region& region, Variant& variant);
+
+  // The variant that was launched last, or nullptr.
+  const Variant* latest() const;
+  // Whether the step has been found to do without its kernel.
+  bool quick(uint32_t step) const {
+    return steps_[step].quick != nullptr && steps_[step].quick->proven;
+  }
 
   uint64_t launches = 0;
   uint64_t ns = 0;
@@ -62,6 +80,8 @@ struct Fragment {
     c10::OperatorHandle callee;
     Replay replay; // unboxed, or nullptr
     std::vector<c10::IValue> arguments;
+    std::unique_ptr<Quick> quick; // what it does instead, or nullptr
+    bool copied = false;          // the kernel has no out= overload: its results are copied to those in `arguments`
     std::vector<Patch> patches;
     std::vector<Returned> returned;
     std::vector<std::pair<uint16_t, uint32_t>> generators; // argument, index in the region's (or ~0: the default)
@@ -74,8 +94,9 @@ struct Fragment {
 
   at::Tensor operand(const Leaf& leaf, const Node& node);
   at::Tensor host_number(const Leaf& leaf); // its memory is written at each launch
-  Variant& variant(const Region& region);
   void run(Step& step, Region& region);
+  void run_kernel(Step& step, Region& region);
+  void copy_results(const Step& step);
   void run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void run_loops(const Plan::Unit& unit, Region& region);
@@ -93,7 +114,8 @@ struct Fragment {
   std::vector<std::pair<uint32_t, void*>> host_numbers_;       // parameter -> memory of its 0-dim tensor
   std::vector<uint8_t> host_sizes_;
   std::vector<std::unique_ptr<Variant>> variants_;
-  std::vector<uint64_t> mask_;   // scratch
+  std::vector<uint64_t> mask_; // scratch of the host
+  const Variant* running_ = nullptr;
   std::vector<bool> tainted_;    // slots without valid values: empty as long as nothing failed
   torch::jit::Stack stack_;      // scratch
   std::vector<at::Tensor> held_; // scratch

@@ -7,13 +7,19 @@
 #include "runtime/fragment.h"
 
 namespace ae {
+namespace {
 
-Plan& Variant::choose() {
+constexpr uint32_t kMaxViolations = 3;
+
+} // namespace
+
+Plan& Variant::choose(const std::vector<Parameter>& numbers) {
   ++launches;
   if (stage == Stage::Fused && fused->threads != at::get_num_threads()) {
     stage = Stage::Cold;
   }
   if (stage == Stage::Cold && policy(Policy::Fuse) != 0 && static_cast<int64_t>(launches) > policy(Policy::FuseAfter)) {
+    input.numbers.values = &numbers;
     fused = plan_fused(input);
     stage = fused ? Stage::Compiling : Stage::Unfused;
     if (fused && policy(Policy::VerifyPlans) != 0) {
@@ -25,6 +31,7 @@ Plan& Variant::choose() {
         unit.compared = true;
       }
     }
+    input.numbers.values = nullptr;
     fused_launches = 0;
     fused_ns = ~uint64_t(0);
   }
@@ -34,7 +41,18 @@ Plan& Variant::choose() {
   if ((stage == Stage::Compiling || stage == Stage::Fused) && fused_launches <= 1 && fused->any_failed()) {
     stage = Stage::Cold; // plan again, without those
   }
-  return stage == Stage::Fused && policy(Policy::Fuse) != 0 ? *fused : *plain;
+  if (stage != Stage::Fused || policy(Policy::Fuse) == 0) {
+    return *plain;
+  }
+  if (const Guard* guard = fused->violated(numbers); C10_UNLIKELY(guard != nullptr)) {
+    if (++violations >= kMaxViolations) { // it is no constant: plan for any value
+      input.numbers.varying.push_back(guard->parameter);
+      violations = 0;
+      stage = Stage::Cold;
+    }
+    return *plain;
+  }
+  return *fused;
 }
 
 void Variant::observe(const Plan& plan, uint64_t ns) {
@@ -46,6 +64,15 @@ void Variant::observe(const Plan& plan, uint64_t ns) {
   if (static_cast<int64_t>(++fused_launches) == policy(Policy::ProfitLaunches) && fused_ns > plain_ns) {
     stage = Stage::Unfused;
   }
+}
+
+const char* Variant::stage_name() const {
+  constexpr const char* names[] = {"cold", "compiling", "fused", "unfused"};
+  return names[static_cast<size_t>(stage)];
+}
+
+const Plan& Variant::current() const {
+  return stage == Stage::Fused ? *fused : *plain;
 }
 
 } // namespace ae

@@ -1,0 +1,126 @@
+#include "runtime/quick.h"
+
+#include <ATen/TensorIterator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "common/policy.h"
+#include "runtime/quick_parts.h"
+
+namespace ae {
+namespace {
+
+const std::unordered_map<std::string_view, QuickMaker>& makers() {
+  static const std::unordered_map<std::string_view, QuickMaker> map{
+      {"aten::roll", quick_roll},
+      {"aten::cat", quick_cat},
+      {"aten::index_select", quick_index_select},
+      {"aten::mm", quick_mm},
+      {"aten::addmm", quick_addmm},
+      {"aten::addmm_", quick_addmm},
+      {"aten::bmm", quick_bmm},
+      {"aten::native_layer_norm", quick_layer_norm},
+      {"aten::sum.dim_IntList", quick_sum},
+  };
+  return map;
+}
+
+// The bytes from the first element to past the last.
+size_t extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) {
+    return 0;
+  }
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    last += (tensor.sizes()[d] - 1) * tensor.strides()[d];
+  }
+  return static_cast<size_t>(last + 1) * tensor.element_size();
+}
+
+} // namespace
+
+int64_t quick_limit() {
+  return at::internal::GRAIN_SIZE;
+}
+
+bool plain(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_conj() && !tensor.is_neg() && tensor.has_storage();
+}
+
+bool plain(const c10::IValue& value) {
+  return value.isTensor() && plain(value.toTensor());
+}
+
+bool read_ints(const c10::IValue& value, c10::SmallVectorImpl<int64_t>& ints) {
+  if (value.isIntList()) {
+    for (int64_t i : value.toIntList()) {
+      ints.push_back(i);
+    }
+    return true;
+  }
+  if (value.isInt()) {
+    ints.push_back(value.toInt());
+    return true;
+  }
+  return false;
+}
+
+std::unique_ptr<Quick> make_quick(const OpTraits& traits, const c10::IValue* arguments, size_t count) {
+  auto found = makers().find(traits.name);
+  if (found == makers().end()) {
+    return nullptr;
+  }
+  QuickCall call{arguments, traits.args.size(), arguments + traits.args.size(), count - traits.args.size()};
+  if (traits.writes) { // in place
+    call.results = arguments;
+    call.result_count = 1;
+  }
+  if (!std::all_of(call.results, call.results + call.result_count, [](const c10::IValue& iv) { return plain(iv); })) {
+    return nullptr;
+  }
+  auto quick = found->second(call);
+  if (quick) {
+    for (size_t i = 0; i < call.result_count; ++i) {
+      quick->written.push_back(call.result(i));
+    }
+    quick->proven = policy(Policy::CompareLaunches) == 0;
+  }
+  return quick;
+}
+
+QuickTrial::QuickTrial(Quick& quick) : quick_(quick) {
+  for (const auto& tensor : quick.written) {
+    std::byte* begin = Place(tensor).data();
+    extents_.push_back({begin, {begin, begin + extent(tensor)}, {}});
+  }
+}
+
+bool QuickTrial::passes() {
+  for (size_t i = 0; i < extents_.size(); ++i) {
+    auto& e = extents_[i];
+    e.after.assign(e.begin, e.begin + e.before.size());
+    std::copy(e.before.begin(), e.before.end(), e.begin);
+    if (!quick_.reads_written && quick_.written[i].is_non_overlapping_and_dense()) { // nothing may be left as it was
+      std::transform(e.after.begin(), e.after.end(), e.begin, [](std::byte b) { return ~b; });
+    }
+  }
+  bool ran = quick_.run();
+  bool good = true;
+  for (auto& e : extents_) {
+    good &= !ran || std::equal(e.after.begin(), e.after.end(), e.begin);
+    if (!ran || !good) {
+      std::copy(e.after.begin(), e.after.end(), e.begin);
+    }
+  }
+  quick_.proven = ran && good;
+  if (!good) { // all of them, not only those that differ
+    for (auto& e : extents_) {
+      std::copy(e.after.begin(), e.after.end(), e.begin);
+    }
+  }
+  return good;
+}
+
+} // namespace ae
