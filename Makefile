@@ -14,8 +14,9 @@ demo: .venv/installed
 test: .venv/installed
 	$(BIN)/python -m pytest $(TEST_ARGS)
 
+# All of docs/benchmarks.md, hours; BENCH_ARGS='models-1 --programs rk4' measures some.
 bench: .venv/installed
-	$(BIN)/python -m pytest benchmarks --benchmark-only
+	$(BIN)/python benchmarks/report.py $(BENCH_ARGS)
 
 docs: .venv/installed
 	$(BIN)/python docs/generate.py

@@ -1,27 +1,21 @@
-"""Benchmarks: stock CPU, per-op and batched, measured in turn, after their answers were compared."""
+"""Benchmarks of small ops: stock CPU, per-op and batched, measured in turn, after their answers were compared."""
 
-import datetime
+import json
 import math
-import os
-import platform
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import measure
 import pytest
-import torch
+from measure import Make, Side
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import adaptive_eager
 
 CPU, EAGER, ADAPTIVE = "cpu", "eager", "adaptive"
-ROUND = 0.02  # seconds that a round should take on the CPU
 ROUNDS = 15
-
-Step = Callable[[], object]
-Make = Callable[[str], Step]  # make(device) gives a step from fresh state
 
 
 @dataclass
@@ -37,62 +31,22 @@ class Row:
     def microseconds(self, mode: str) -> float:
         return statistics.median(self.seconds[mode]) * 1e6
 
+    def summary(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "us": {mode: self.microseconds(mode) for mode in self.seconds},
+            "x": {mode: self.ratio(mode) for mode in (EAGER, ADAPTIVE)},
+            "launches": self.launches,
+        }
+
 
 rows: list[Row] = []
 notes: list[str] = []
 
 
-def values(result: object) -> list[torch.Tensor]:
-    """What a step returned, on the CPU, copied."""
-    if isinstance(result, (list, tuple)):
-        return [value for part in result for value in values(part)]
-    if isinstance(result, torch.Tensor):
-        return [result.detach().to("cpu", copy=True)]
-    return [torch.tensor(result)]
-
-
-def equal(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    return found.dtype == expected.dtype and torch.equal(found.nan_to_num(), expected.nan_to_num())
-
-
-def check(make: Make, mode: str, steps: int = 5) -> None:
-    """Every step from fresh state gives the CPU's bits."""
-    with adaptive_eager.using_mode(mode):
-        expected, found = make("cpu"), make("neuron")
-        for step in range(steps):
-            torch.manual_seed(step)
-            pairs = zip(values(found()), values(expected()), strict=True)
-            assert all(equal(a, b) for a, b in pairs), f"{mode}: step {step} differs from the CPU's"
-
-
-class Side:
-    def __init__(self, mode: str, make: Make) -> None:
-        self.mode, self.step = mode, make("cpu" if mode == CPU else "neuron")
-        self.kept: list[object] = []  # results stay alive, so that each is really computed
-
-    def prepare(self) -> None:
-        self.kept.clear()
-        if self.mode != CPU and adaptive_eager.mode() != self.mode:
-            adaptive_eager.set_mode(self.mode)
-
-    def run(self, count: int) -> None:
-        step, keep = self.step, self.kept.append
-        for _ in range(count):
-            keep(step())
-        if self.mode != CPU:
-            adaptive_eager.flush()
-
-    def time(self, count: int) -> float:
-        self.prepare()
-        start = time.perf_counter()
-        self.run(count)
-        return (time.perf_counter() - start) / count
-
-
-def steps_in(side: Side) -> int:
-    """How many steps fill a round."""
-    side.time(1)
-    return max(1, min(1000, int(ROUND / max(side.time(1), 1e-7))))
+def switch(mode: str) -> None:
+    if mode != CPU and adaptive_eager.mode() != mode:
+        adaptive_eager.set_mode(mode)
 
 
 @pytest.fixture
@@ -100,37 +54,38 @@ def versus(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Itera
     """versus(make): the benchmark's own figure is the adaptive mode's; the others are measured between its rounds."""
     before = adaptive_eager.mode()
 
-    def measure(make: Make, rounds: int = ROUNDS, warm: int = 4) -> Row:
+    def measured(make: Make, rounds: int = ROUNDS) -> Row:
         for mode in (EAGER, ADAPTIVE):
-            check(make, mode)
-        cpu, eager, adaptive = (Side(mode, make) for mode in (CPU, EAGER, ADAPTIVE))
-        count = steps_in(cpu)
-        for side in (cpu, eager, adaptive):
-            for _ in range(warm):
-                side.time(count)
-        row = Row(request.node.name.removeprefix("test_").replace("[", ": ").rstrip("]").replace("_", " "))
-        for side in (eager, adaptive):
-            launches = adaptive_eager.stats().launches
-            side.time(count)
-            row.launches[side.mode] = (adaptive_eager.stats().launches - launches) / count
-
-        def setup() -> None:
-            row.seconds[CPU].append(cpu.time(count))
-            row.seconds[EAGER].append(eager.time(count))
-            adaptive.prepare()
-
-        benchmark.pedantic(adaptive.run, (count,), setup=setup, rounds=rounds)
-        row.seconds[ADAPTIVE] = [seconds / count for seconds in benchmark.stats.stats.data]
-        benchmark.extra_info |= {
-            "steps_per_round": count,
-            "x_stock_cpu": round(row.ratio(ADAPTIVE), 3),
-            "x_stock_cpu_eager": round(row.ratio(EAGER), 3),
-            "us_stock_cpu": round(row.microseconds(CPU), 3),
+            switch(mode)
+            problem = measure.first_difference(make)
+            assert not problem, f"{mode}: {problem}"
+        sides = {
+            mode: Side(make("cpu" if mode == CPU else "neuron"), adaptive_eager.flush)
+            for mode in (CPU, EAGER, ADAPTIVE)
         }
+        count = measure.steps_in_a_round(sides[CPU])
+        row = Row(request.node.name.removeprefix("test_").replace("[", ": ").rstrip("]").replace("_", " "))
+        for mode in (EAGER, ADAPTIVE):
+            switch(mode)
+            measure.settle(sides[mode], count)
+            launches = adaptive_eager.stats().launches
+            sides[mode].time(count)
+            row.launches[mode] = (adaptive_eager.stats().launches - launches) / count
+
+        def others() -> None:
+            for mode in (CPU, EAGER):
+                switch(mode)
+                row.seconds[mode].append(sides[mode].time(count))
+            switch(ADAPTIVE)
+
+        benchmark.pedantic(
+            lambda: row.seconds[ADAPTIVE].append(sides[ADAPTIVE].time(count)), setup=others, rounds=rounds
+        )
+        benchmark.extra_info |= {"steps_per_round": count} | row.summary()
         rows.append(row)
         return row
 
-    yield measure
+    yield measured
     adaptive_eager.set_mode(before)
 
 
@@ -141,7 +96,7 @@ def note() -> Callable[[str], None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--markdown", type=Path, metavar="FILE", help="write what was measured as a page")
+    parser.addoption("--results", type=Path, metavar="FILE", help="write what was measured as JSON")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -152,11 +107,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for line in table:
             padded = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
             terminalreporter.write_line("  ".join((line[0].ljust(widths[0]), *padded)))
-        terminalreporter.write_line(overall())
+        ratios = [row.ratio(ADAPTIVE) for row in rows]
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        terminalreporter.write_line(f"adaptive: geometric mean {mean:.2f}, least {min(ratios):.2f}")
     for line in notes:
         terminalreporter.write_line(line)
-    if rows and (path := config.getoption("--markdown")):
-        path.write_text(page())
+    if path := config.getoption("--results"):
+        path.write_text(json.dumps({"rows": [row.summary() for row in rows], "notes": notes}))
 
 
 HEAD = ("", "stock CPU", "eager", "x", "adaptive", "x", "launches per step")
@@ -167,50 +124,3 @@ def cells(row: Row) -> tuple[str, ...]:
     x = {mode: f"{row.ratio(mode):.2f}" for mode in (EAGER, ADAPTIVE)}
     launches = f"{row.launches[EAGER]:.4g} -> {row.launches[ADAPTIVE]:.2g}"
     return row.name, us[CPU], us[EAGER], x[EAGER], us[ADAPTIVE], x[ADAPTIVE], launches
-
-
-def overall() -> str:
-    ratios = [row.ratio(ADAPTIVE) for row in rows]
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    return f"adaptive: geometric mean {mean:.2f}, least {min(ratios):.2f}"
-
-
-def machine() -> str:
-    """CPU, cores, threads, versions and date, in one line."""
-    model = platform.processor() or platform.machine()
-    if (info := Path("/proc/cpuinfo")).exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    capability = torch.backends.cpu.get_cpu_capability()
-    return (
-        f"{model}, {os.cpu_count()} cores, {capability}, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"Python {platform.python_version()}, adaptive-eager {adaptive_eager.__version__}; {datetime.date.today()}"
-    )
-
-
-def page() -> str:
-    lines = [" | ".join(line) for line in (HEAD, ["---", *["---:"] * (len(HEAD) - 1)], *map(cells, rows))]
-    return "\n".join(
-        (
-            "# Benchmarks",
-            "",
-            "Written by `pytest benchmarks --benchmark-only --markdown docs/benchmarks.md`; do not edit.",
-            "",
-            machine() + ".",
-            "",
-            "Microseconds per step, medians. x is stock CPU's time over the device's: the median of the ratios of",
-            "rounds that were measured in turn in one process, so more is better and 1 is as fast. Each program's",
-            "results were compared with the CPU's bit for bit in both modes before it was timed. Ops are on 16",
-            "elements, chains are of eight pointwise ops. Results stay alive until the end of a round, so that each is",
-            "really computed.",
-            "",
-            *(f"| {line} |" for line in lines),
-            "",
-            overall() + ".",
-            "",
-            *(f"- {line}" for line in notes),
-            "",
-        )
-    )

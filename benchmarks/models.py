@@ -1,4 +1,7 @@
-"""Programs of the kinds that people run: NAMES maps a name to make(device), which gives a step from fresh state."""
+"""Programs of the kinds that people run: NAMES maps a name to make(device), which gives a step from fresh state.
+
+A step returns what it computed, one tensor, a number, or a list of tensors. Each is the same program on every device.
+"""
 
 import math
 from collections.abc import Callable
@@ -8,27 +11,42 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Step = Callable[[], object]
+Make = Callable[[str], Step]  # make(device) gives a step from fresh state
+
+
+def chain(size: int) -> Make:
+    """Eight pointwise ops over three inputs, one result."""
+
+    def make(device: str) -> Step:
+        generator = torch.Generator().manual_seed(0)
+        a, b, c = (torch.randn(size, generator=generator).to(device) for _ in range(3))
+
+        def step() -> Tensor:
+            m = a * b
+            d = m + c - a
+            return (d * d + b) * c - m + a
+
+        return step
+
+    return make
 
 
 def rk4(device: str) -> Step:
-    """Sixteen Runge-Kutta steps of a chain of coupled oscillators."""
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(2, 2048, generator=generator).to(device)
+    """Fifty Runge-Kutta steps of the Lorenz-96 weather model."""
+    start = torch.randn(4096, generator=torch.Generator().manual_seed(0)).to(device)
 
-    def slope(state: Tensor) -> Tensor:
-        position, velocity = state
-        pull = position.roll(1) - 2 * position + position.roll(-1)
-        return torch.stack([velocity, pull - position.sin() - 0.1 * velocity])
+    def slope(x: Tensor) -> Tensor:
+        return (x.roll(-1) - x.roll(2)) * x.roll(1) - x + 8.0
 
     def step() -> Tensor:
-        state, h = start, 0.01
-        for _ in range(16):
-            k1 = slope(state)
-            k2 = slope(state + k1 * (h / 2))
-            k3 = slope(state + k2 * (h / 2))
-            k4 = slope(state + k3 * h)
-            state = state + (k1 + 2 * (k2 + k3) + k4) * (h / 6)
-        return state
+        x, h = start, 0.005
+        for _ in range(50):
+            k1 = slope(x)
+            k2 = slope(x + 0.5 * h * k1)
+            k3 = slope(x + 0.5 * h * k2)
+            k4 = slope(x + h * k3)
+            x = x + (h / 6) * (k1 + 2 * k2 + 2 * k3 + k4)
+        return x
 
     return step
 
@@ -38,7 +56,7 @@ class LSTM(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.input, self.state = nn.Linear(width, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
+        self.input, self.state = nn.Linear(width, 4 * hidden), nn.Linear(hidden, 4 * hidden)
         self.hidden = hidden
 
     def forward(self, sequence: Tensor) -> Tensor:
@@ -52,31 +70,30 @@ class LSTM(nn.Module):
 
 def lstm(device: str) -> Step:
     torch.manual_seed(0)
-    model, sequence, target = LSTM(24, 48), torch.randn(40, 8, 24), torch.randn(8, 48)
+    model, sequence, target = LSTM(32, 64), torch.randn(64, 8, 32), torch.randn(8, 64)
     model, sequence, target = model.to(device), sequence.to(device), target.to(device)
 
-    def step() -> Tensor:
+    def step() -> list[Tensor | None]:
         model.zero_grad()
         F.mse_loss(model(sequence), target).backward()
-        assert model.state.weight.grad is not None
-        return model.state.weight.grad
+        return [parameter.grad for parameter in model.parameters()]
 
     return step
 
 
 def adamw(foreach: bool) -> Callable[[str], Step]:
-    """An optimizer step over 120 parameters."""
+    """An optimizer step over 200 parameters."""
 
     def make(device: str) -> Step:
         torch.manual_seed(0)
-        parameters = [torch.randn(48, 48).to(device).requires_grad_() for _ in range(120)]
+        parameters = [torch.randn(64, 64).to(device).requires_grad_() for _ in range(200)]
         for parameter in parameters:
-            parameter.grad = torch.randn(48, 48).to(device)
+            parameter.grad = torch.randn(64, 64).to(device)
         optimizer = torch.optim.AdamW(parameters, 1e-3, foreach=foreach)
 
-        def step() -> Tensor:
+        def step() -> list[Tensor]:
             optimizer.step()
-            return parameters[0][0].clone()
+            return parameters
 
         return step
 
@@ -105,7 +122,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary: int = 80, width: int = 96, layers: int = 4, length: int = 96) -> None:
+    def __init__(self, vocabulary: int = 96, width: int = 128, layers: int = 4, length: int = 128) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, 4) for _ in range(layers))
@@ -120,8 +137,8 @@ class GPT(nn.Module):
 
 def gpt_train(device: str) -> Step:
     torch.manual_seed(0)
-    model, ids = GPT().to(device), torch.randint(80, (4, 49)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), 3e-4)
+    model, ids = GPT().to(device), torch.randint(96, (4, 65)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
 
     def step() -> Tensor:
         optimizer.zero_grad()
@@ -134,7 +151,7 @@ def gpt_train(device: str) -> Step:
 
 
 def gpt_decode(device: str) -> Step:
-    """Forty tokens, one by one, with a cache of keys and values; nothing is read on the way."""
+    """48 tokens, one by one, with a cache of keys and values; nothing is read on the way."""
     torch.manual_seed(0)
     model = GPT().to(device).eval()
 
@@ -142,7 +159,7 @@ def gpt_decode(device: str) -> Step:
     def step() -> Tensor:
         caches: list[list[Tensor]] = [[] for _ in model.blocks]
         tokens = [torch.full((1, 1), 7, device=device)]
-        for at in range(40):
+        for at in range(48):
             tokens.append(model(tokens[-1], at, caches)[:, -1].argmax(-1, keepdim=True))
         return torch.cat(tokens, 1)
 
@@ -150,7 +167,7 @@ def gpt_decode(device: str) -> Step:
 
 
 class ResNet(nn.Module):
-    def __init__(self, channels: int = 12, depth: int = 5) -> None:
+    def __init__(self, channels: int = 16, depth: int = 6) -> None:
         super().__init__()
         self.stem, self.head = nn.Conv2d(3, channels, 3, padding=1), nn.Linear(channels, 10)
         self.convolutions = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(depth))
@@ -165,7 +182,7 @@ class ResNet(nn.Module):
 
 def resnet(device: str) -> Step:
     torch.manual_seed(0)
-    model, images, labels = ResNet(), torch.randn(8, 3, 24, 24), torch.randint(10, (8,))
+    model, images, labels = ResNet(), torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
     model, images, labels = model.to(device), images.to(device), labels.to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
 
@@ -180,18 +197,16 @@ def resnet(device: str) -> Step:
 
 
 def policy(device: str) -> Step:
-    """A small network in a control loop: the host decides after every call."""
+    """A small network in a control loop: the host waits for every answer."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 48), nn.Tanh(), nn.Linear(48, 48), nn.Tanh(), nn.Linear(48, 3)).to(device)
+    model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4)).to(device)
+    state = torch.randn(1, 8)
 
     @torch.no_grad()
     def step() -> float:
-        state, total = torch.zeros(1, 6), 0.0
-        for i in range(30):
-            scores = model(state.to(device))
-            action = int(scores.argmax().item())
-            total += scores[0, action].item()
-            state[0, i % 6] += 0.1 * (action - 1)
+        total = 0.0
+        for i in range(50):
+            total += model((state + i * 0.01).to(device)).max().item()
         return total
 
     return step
@@ -200,13 +215,14 @@ def policy(device: str) -> Step:
 def varlen(device: str) -> Step:
     """A batch of sequences, each of another length."""
     torch.manual_seed(0)
-    weight = torch.randn(32, 32).to(device)
-    sequences = [torch.randn(int(n), 32).to(device) for n in torch.randperm(96) + 1]
+    weight = torch.randn(64, 64).to(device)
+    sequences = [torch.randn(int(n), 64).to(device) for n in torch.randperm(200) + 1]
 
     def step() -> Tensor:
         total = torch.zeros((), device=device)
         for sequence in sequences:
-            total = total + (F.silu(sequence @ weight).softmax(0) * sequence).mean()
+            mixed = F.gelu(sequence @ weight) * 0.5 + 1.0
+            total = total + (mixed.softmax(-1) * sequence).sum()
         return total
 
     return step
@@ -215,19 +231,22 @@ def varlen(device: str) -> Step:
 def attention(device: str) -> Step:
     """Attention written out by hand, with a mask and a stable softmax."""
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 4, 160, 32).to(device) for _ in range(3))
-    later = torch.ones(160, 160, dtype=torch.bool).triu(1).to(device)
+    q, k, v = (torch.randn(4, 4, 256, 32).to(device) for _ in range(3))
+    seen = torch.ones(256, 256, dtype=torch.bool).tril().to(device)
 
     def step() -> Tensor:
-        scores = (q @ k.mT) * (1 / math.sqrt(32))
-        scores = scores.masked_fill(later, -math.inf)
+        scores = (q @ k.mT) / math.sqrt(32)
+        scores = scores.masked_fill(~seen, -math.inf)
         weights = (scores - scores.amax(-1, keepdim=True)).exp()
-        return F.gelu((weights / weights.sum(-1, keepdim=True)) @ v) + v
+        return F.silu((weights / weights.sum(-1, keepdim=True)) @ v) * 2 + v
 
     return step
 
 
-NAMES: dict[str, Callable[[str], Step]] = {
+CHAINS = {"chain_16": 16, "chain_4096": 4096, "chain_65536": 65536, "chain_1M": 1 << 20, "chain_16M": 1 << 24}
+
+NAMES: dict[str, Make] = {
+    **{name: chain(size) for name, size in CHAINS.items()},
     "rk4": rk4,
     "lstm": lstm,
     "adamw_loop": adamw(foreach=False),
@@ -237,5 +256,6 @@ NAMES: dict[str, Callable[[str], Step]] = {
     "resnet": resnet,
     "policy_item": policy,
     "varlen": varlen,
-    "attention": attention,
+    "attn_hand": attention,
 }
+PEERS = [*CHAINS, "rk4", "adamw_loop", "attn_hand"]  # those that peers/ has in other frameworks too

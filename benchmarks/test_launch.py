@@ -65,18 +65,6 @@ def test_pointwise_with_gradient(versus: Callable[..., object]) -> None:
     versus(make)
 
 
-@pytest.mark.parametrize("size", [16, 1 << 12, 1 << 16, 1 << 20, 1 << 24])
-def test_chain(size: int, versus: Callable[..., object]) -> None:
-    """Eight pointwise ops, one result."""
-
-    def make(device: str) -> Callable[[], object]:
-        generator = torch.Generator().manual_seed(0)
-        a, b, c = (torch.randn(size, generator=generator).to(device) for _ in range(3))
-        return lambda: ((a * b + c - a) * (b + 1.5) - c).relu() * 0.5
-
-    versus(make, rounds=5 if size >= 1 << 24 else 15)
-
-
 def test_record_and_key(benchmark: BenchmarkFixture, note: Callable[[str], None]) -> None:
     """Recording alone, output creation excluded."""
     count = 100_000

@@ -20,7 +20,7 @@ FORCED = {
     "profit_launches": 1000000,
     "max_kernels": 1048576,
     "max_nodes": 1048576,
-    "boundary_bits": 16,
+    "min_region_ops": 65536,
 }
 
 

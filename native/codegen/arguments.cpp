@@ -107,6 +107,45 @@ Ir Emitter::sleef(std::string_view name, std::string_view suffix, std::initializ
   return {pieces[0], type, Ir::Loop};
 }
 
+// In registers where the processor can permute them.
+Ir Emitter::entry(std::string_view name, const Table& table, const Ir& index) {
+  std::string at = operand(index, Ir::Loop), type = register_type(Type::I32, width_);
+  auto part = [&](size_t begin, size_t count) {
+    std::string text;
+    for (size_t i = begin; i < begin + count; ++i)
+      text.append(text.empty() ? "i32 " : ", i32 ").append(std::to_string(table[i]));
+    return text;
+  };
+  auto let = [&](const std::string& text) {
+    std::string result = fresh();
+    loop_->append("  " + result + " = " + text + "\n");
+    return Ir{result, Type::I32, Ir::Loop};
+  };
+  if (width_ == 16) {
+    std::string function = "@llvm.x86.avx512.vpermi2var.d.512";
+    declare("declare " + type + " " + function + "(" + type + ", " + type + ", " + type + ")");
+    return from_bits(let("call " + type + " " + function + "(" + type + " <" + part(0, 16) + ">, " + type + " " + at + ", " + type +
+                         " <" + part(16, 16) + ">)"));
+  }
+  if (width_ == 8) {
+    std::string function = "@llvm.x86.avx2.permd";
+    declare("declare " + type + " " + function + "(" + type + ", " + type + ")");
+    auto eight = [&](size_t begin) {
+      return let("call " + type + " " + function + "(" + type + " <" + part(begin, 8) + ">, " + type + " " + at + ")");
+    };
+    auto has = [&](int64_t bit) {
+      return compare("one", both(index, integer_number(Type::I32, bit)), integer_number(Type::I32, 0));
+    };
+    Ir high = select(has(8), eight(24), eight(16)), low = select(has(8), eight(8), eight(0));
+    return from_bits(select(has(16), high, low));
+  }
+  needs_scalar_ |= width_ != 1;
+  std::string global = "@" + std::string(name);
+  declare(global + " = internal constant [32 x i32] [" + part(0, 32) + "]");
+  Ir address = let("getelementptr [32 x i32], ptr " + global + ", i64 0, i32 " + at);
+  return from_bits(let("load i32, ptr " + address.text + ", align 4"));
+}
+
 Ir Emitter::libm(std::string_view name, std::initializer_list<Ir> arguments) {
   needs_scalar_ |= width_ != 1;
   Type type = arguments.begin()->type;

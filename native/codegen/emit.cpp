@@ -1,7 +1,7 @@
 // Programs as LLVM IR: rows, tiles and steps.
 //
 // A row is a range that takes ATen's vector formulas and one that takes its scalar ones (empty without a cut). A range
-// runs in steps of `vf_` elements, then its remainder in one masked step or element by element. With array routines a
+// runs in steps of `vf_` elements, the last one masked, or without masks its remainder element by element. With array routines a
 // row goes tile by tile, and a tile stage by stage: what crosses stages lies in tile buffers, loads are repeated, and
 // stores come in the last stage.
 #include <algorithm>
@@ -40,7 +40,7 @@ void Kernel::plan() {
     if (!state.live || !values[i].lowering)
       continue;
     inputs(i, [&](size_t input) { state.stage = std::max(state.stage, ready[input]); });
-    state.array = values[i].lowering->array ? values[i].lowering->array(values[i].compute, target_) : nullptr;
+    state.array = values[i].lowering->array ? values[i].lowering->array(values[i], target_) : nullptr;
     ready[i] = state.stage + (state.array ? 1 : 0);
     last_stage_ = std::max(last_stage_, ready[i]);
     inputs(i, [&](size_t input) { states_[input].last_use = std::max(states_[input].last_use, state.stage); });
@@ -135,16 +135,13 @@ void Kernel::loop(size_t stage, bool vector, size_t width, const Range& range, b
   start(exit);
 }
 
-// Of the elements from `begin` on those before `end`, fewer than 2^15.
+// Of the elements from `begin` on those before `end`.
 std::string Kernel::mask(const std::string& begin, const std::string& end) {
-  std::string numbers, lanes = register_type(Type::I16, vf_);
-  for (size_t i = 0; i < vf_; ++i)
-    numbers.append(i ? ", i16 " : "i16 ").append(std::to_string(i));
-  std::string rest = let("trunc i64 " + let("sub i64 " + end + ", " + begin) + " to i16");
-  std::string first = let("insertelement " + lanes + " poison, i16 " + rest + ", i64 0");
-  std::string all =
-      let("shufflevector " + lanes + " " + first + ", " + lanes + " poison, <" + std::to_string(vf_) + " x i32> zeroinitializer");
-  return let("icmp ugt " + lanes + " " + all + ", <" + numbers + ">");
+  std::string width = std::to_string(vf_), bits = "i" + width;
+  declare("declare i64 @llvm.umin.i64(i64, i64)");
+  std::string count = let("call i64 @llvm.umin.i64(i64 " + let("sub i64 " + end + ", " + begin) + ", i64 " + width + ")");
+  std::string low = let("xor i64 " + let("shl i64 -1, " + count) + ", -1");
+  return let("bitcast " + bits + " " + let("trunc i64 " + low + " to " + bits) + " to <" + width + " x i1>");
 }
 
 // `multiple`: the range's length is a multiple of it. A range of scalar formulas is short.
@@ -157,17 +154,12 @@ void Kernel::region(size_t stage, bool vector, const Range& range, size_t multip
     return loop(stage, vector, vf_, range, true);
   if (multiple % vf_ == 0)
     return loop(stage, vector, vf_, range, false);
+  if (masks)
+    return loop(stage, vector, vf_, range, true);
   std::string count = let("sub i64 " + range.end + ", " + range.begin);
   std::string whole = let("and i64 " + count + ", -" + std::to_string(vf_)), middle = let("add i64 " + range.begin + ", " + whole);
   loop(stage, vector, vf_, {range.begin, middle}, false);
-  if (!masks)
-    return loop(stage, vector, 1, {middle, range.end}, false);
-  std::string body = block_name(), exit = block_name();
-  line("br i1 " + let("icmp ult i64 " + middle + ", " + range.end) + ", label %" + body + ", label %" + exit);
-  start(body);
-  *loop_ += step(stage, vector, vf_, middle, mask(middle, range.end));
-  line("br label %" + exit);
-  start(exit);
+  loop(stage, vector, 1, {middle, range.end}, false);
 }
 
 void Kernel::calls(size_t stage, const Range& tile) {

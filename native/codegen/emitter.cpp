@@ -70,8 +70,17 @@ Ir Emitter::instruction(Type type, std::initializer_list<const Ir*> arguments, W
   std::vector<std::string> texts;
   for (const Ir* argument : arguments)
     texts.push_back(operand(*argument, level));
+  std::string text = write(width_at(level), texts);
+  if (level != Ir::Loop) { // each step asks for it again
+    std::string& known = uniforms_[level == Ir::Row ? "row " + text : text];
+    if (known.empty()) {
+      known = fresh();
+      block(level) += "  " + known + " = " + text + "\n";
+    }
+    return {known, type, level};
+  }
   Ir result{fresh(), type, level};
-  block(level) += "  " + result.text + " = " + write(width_at(level), texts) + "\n";
+  block(level) += "  " + result.text + " = " + text + "\n";
   return result;
 }
 
@@ -209,6 +218,10 @@ Ir Emitter::bits(const Ir& a) {
 }
 Ir Emitter::from_bits(const Ir& a) {
   return cast("bitcast", a, a.type == Type::I64 ? Type::F64 : Type::F32);
+}
+
+Ir Emitter::truncate(const Ir& a) {
+  return cast("fptosi", a, a.type == Type::F64 ? Type::I64 : Type::I32);
 }
 
 Ir Emitter::round(const Ir& a, Type half) {

@@ -4,6 +4,7 @@
 // what is computed from them alone) stays a scalar and is computed once, outside of the loops: `level` says where.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -87,8 +88,13 @@ class Emitter {
   Ir intrinsic(std::string_view name, std::initializer_list<Ir> arguments); // "fabs": llvm.fabs on the arguments' type
   Ir bits(const Ir& a);                                                     // of an F32 or F64 as an integer
   Ir from_bits(const Ir& a);
+  Ir truncate(const Ir& a);           // of an F32 or F64 that fits an integer of its size
   Ir convert(const Ir& a, Type type); // as c10::convert
   Ir round(const Ir& a, Type half);   // F32 rounded to a half type, still F32
+
+  // The entry of a table of bit patterns, named `name` in the module, at an I32 index: an F32.
+  using Table = std::array<uint32_t, 32>;
+  Ir entry(std::string_view name, const Table& table, const Ir& index);
 
   // The routine of ATen's vector types: Sleef_<name>f16<suffix>. `wide`: the kernel has an AVX-512 build.
   Ir sleef(std::string_view name, std::string_view suffix, std::initializer_list<Ir> arguments, bool wide);
@@ -115,7 +121,7 @@ class Emitter {
   bool vector_ = true;
   bool needs_scalar_ = false; // a routine was asked for that has no vector form
   std::string launch_, row_, *loop_ = nullptr;
-  std::map<std::string, std::string> splats_;
+  std::map<std::string, std::string> splats_, uniforms_; // registers outside of the loops, by what they hold
   std::set<std::string> declarations_;
   size_t names_ = 0;
 

@@ -11,7 +11,7 @@ const std::vector<Lowering>& lowerings() {
   static const Rows rows = [] {
     Rows all;
     for (auto add : {add_arithmetic, add_comparisons, add_copies, add_mathematics, add_powers, add_activations,
-                     add_activation_gradients, add_losses})
+                     add_activation_gradients, add_gelu, add_losses})
       add(all);
     return all;
   }();

@@ -34,14 +34,17 @@ struct Lowering {
   // ("-0.5"). And those that are left out (None) where they are the number 1.
   uint32_t fixed = 0, unit = 0;
 
-  // Elements in ATen's vector step (0: results do not depend on the cut) for this compute type on this target.
-  uint32_t (*cut)(Type compute, const Target& target) = nullptr;
+  // Elements in ATen's vector step on this target; nullptr or 0: results do not depend on the cut.
+  uint32_t (*cut)(const Value& value, const Target& target) = nullptr;
   // Whether these arguments are lowered; nullptr: all are. (Rounding modes, a missing bound, ...)
   bool (*accepts)(const Value& value, const Target& target) = nullptr;
   void (*emit)(Emitter& emitter, const Value& value) = nullptr;
   // The MKL routine on whole arrays that makes the result ("vmsExp"); then `emit` makes its input. nullptr, or a
   // nullptr result: `emit` makes the result.
-  const char* (*array)(Type compute, const Target& target) = nullptr;
+  const char* (*array)(const Value& value, const Target& target) = nullptr;
+  // Where ATen hands the op to oneDNN: the argument that has to be contiguous for that, of the op's own size and two
+  // elements or more. -1 or nullptr: the kernel is ATen's whatever the arguments look like.
+  int (*onednn)(const Value& value) = nullptr;
   // ATen source (file and function) and what was done to give its bits: one line, shown in the docs.
   const char* how = "";
 };

@@ -10,8 +10,8 @@ struct Vml {
 };
 
 template <const Vml& f>
-const char* vml_array(Type compute, const Target& target) {
-  return !target.mkl || is_half(compute) ? nullptr : compute == Type::F32 ? f.single : f.twice;
+const char* vml_array(const Value& v, const Target& target) {
+  return !target.mkl || is_half(v.compute) ? nullptr : v.compute == Type::F32 ? f.single : f.twice;
 }
 
 // Vectorized<float>::erf of vec512_float.h
@@ -28,7 +28,7 @@ Ir error_function(Emitter& e, const Ir& a) {
 template <const Vml& f>
 void vml(Emitter& e, const Value& v) {
   Ir a = e.arg(v, 0);
-  if (vml_array<f>(v.compute, e.target()))
+  if (vml_array<f>(v, e.target()))
     e.set(v, a);
   else if (std::string_view(f.name) == "erf")
     e.set(v, error_function(e, a));
@@ -74,7 +74,7 @@ void always_sleef(Emitter& e, const Value& v) {
   e.set(v, e.sleef(name, "_u10", {e.arg(v, 0)}, true));
 }
 
-constexpr char kFloor[] = "floor", kCeil[] = "ceil", kRound[] = "roundeven", kTrunc[] = "trunc", kSqrt[] = "sqrt", kFabs[] = "fabs";
+constexpr char kFloor[] = "floor", kCeil[] = "ceil", kRound[] = "roundeven", kTrunc[] = "trunc", kFabs[] = "fabs";
 template <const char* name>
 void exact(Emitter& e, const Value& v) {
   Ir a = e.arg(v, 0);
@@ -111,8 +111,8 @@ bool rsqrt_accepts(const Value& v, const Target& target) {
   return !is_half(v.compute) || has_vectors(v, target);
 }
 
-uint32_t cut_halves(Type type, const Target& target) {
-  return is_half(type) ? cut_narrow(type, target) : 0;
+uint32_t cut_halves(const Value& v, const Target& target) {
+  return is_half(v.compute) ? cut_narrow(v, target) : 0;
 }
 
 void atan2(Emitter& e, const Value& v) {
@@ -135,6 +135,15 @@ void remainder(Emitter& e, const Value& v) {
 }
 
 } // namespace
+
+const char* root_array(const Value& v, const Target& target) {
+  return vml_array<kRoot>(v, target);
+}
+
+Ir root(Emitter& e, const Value& v) {
+  Ir a = e.arg(v, 0);
+  return root_array(v, e.target()) ? a : e.intrinsic("sqrt", {a});
+}
 
 void add_mathematics(Rows& rows) {
   for (const Lowering& row :
@@ -190,9 +199,8 @@ void add_mathematics(Rows& rows) {
            .promotion = Promotion::FloatOfInt,
            .types = kFloating,
            .accepts = [](const Value& v, const Target& target) { return is_half(v.compute) || target.mkl; },
-           .emit = [](Emitter& e,
-                      const Value& v) { vml_array<kRoot>(v.compute, e.target()) ? e.set(v, e.arg(v, 0)) : exact<kSqrt>(e, v); },
-           .array = vml_array<kRoot>,
+           .emit = [](Emitter& e, const Value& v) { e.set(v, root(e, v)); },
+           .array = root_array,
            .how = "UnaryOpsKernel.cpp, vml.h vsqrt: MKL's vm routine, which does not always round correctly; halves in float"},
           {.op = "rsqrt",
            .promotion = Promotion::FloatOfInt,

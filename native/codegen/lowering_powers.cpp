@@ -9,10 +9,14 @@ void square(Emitter& e, const Value& v) {
   e.set(v, e.mul(a, a));
 }
 
-// An exponent that the program knows: an Int, or "-0.5" as Text. (0.5 is sqrt.)
+// An exponent that the program knows: an Int, or "0.5" or "-0.5" as Text.
 double known_exponent(const Value& v) {
   const Argument& exponent = v.arguments[1];
-  return exponent.kind == Argument::Kind::Int ? static_cast<double>(exponent.number) : -0.5;
+  return exponent.kind == Argument::Kind::Int ? static_cast<double>(exponent.number) : exponent.text == "0.5" ? 0.5 : -0.5;
+}
+
+bool is_root(const Value& v) {
+  return v.arguments.size() > 1 && v.arguments[1].kind == Argument::Kind::Text && v.arguments[1].text == "0.5";
 }
 
 void power(Emitter& e, const Value& v) {
@@ -20,7 +24,9 @@ void power(Emitter& e, const Value& v) {
   double exponent = known_exponent(v);
   auto inverse = [&](const Ir& b) { return e.div(e.like(b, 1), b); };
   auto step = [&](const Ir& b) { return is_half(v.compute) ? e.round(b, v.compute) : b; };
-  if (exponent == 2)
+  if (exponent == 0.5)
+    e.set(v, root(e, v));
+  else if (exponent == 2)
     e.set(v, e.mul(a, a));
   else if (exponent == 3)
     e.set(v, e.mul(step(e.mul(a, a)), a));
@@ -34,8 +40,10 @@ void power(Emitter& e, const Value& v) {
     e.set(v, exponent == 1 ? a : e.like(a, 1));
 }
 
-bool power_accepts(const Value& v, const Target&) {
+bool power_accepts(const Value& v, const Target& target) {
   const Argument& exponent = v.arguments[1];
+  if (is_root(v))
+    return v.compute == Type::BF16 || ((v.compute == Type::F32 || v.compute == Type::F64) && target.mkl);
   if (exponent.kind == Argument::Kind::Text)
     return is_float(v.compute) && exponent.text == "-0.5" && !is_half(v.compute);
   if (exponent.kind != Argument::Kind::Int)
@@ -75,6 +83,7 @@ void add_powers(Rows& rows) {
            .fixed = 2,
            .accepts = power_accepts,
            .emit = power,
+           .array = [](const Value& v, const Target& target) { return is_root(v) ? root_array(v, target) : nullptr; },
            .how = "PowKernel.cpp pow_tensor_scalar_kernel, for exponents that the program knows"},
           {.op = "lerp",
            .types = kFloating,

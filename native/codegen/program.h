@@ -72,6 +72,8 @@ struct Program {
 struct Target {
   enum class Level : uint8_t { Generic, Avx2, Avx512 } level = Level::Generic;
   bool mkl = false; // MKL's vector math is there and ATen calls it
+  // The instructions that oneDNN's kernels use, each including those before.
+  enum class Onednn : uint8_t { None, Avx2, Avx512, Avx512Bf16, Avx512Fp16 } onednn = Onednn::None;
 };
 
 // LLVM IR (text, opaque pointers) of

@@ -20,14 +20,14 @@ inline uint32_t two_registers(size_t bytes, Type type) {
   return static_cast<uint32_t>(2 * bytes / size_of(type));
 }
 // For kernels with an AVX-512 build, and for those that run their AVX2 build there.
-inline uint32_t cut_wide(Type type, const Target& target) {
-  return two_registers(target.level == Target::Level::Avx512 ? 64 : 32, type);
+inline uint32_t cut_wide(const Value& value, const Target& target) {
+  return two_registers(target.level == Target::Level::Avx512 ? 64 : 32, value.compute);
 }
-inline uint32_t cut_narrow(Type type, const Target&) {
-  return two_registers(32, type);
+inline uint32_t cut_narrow(const Value& value, const Target&) {
+  return two_registers(32, value.compute);
 }
-inline uint32_t cut_narrow_floats(Type type, const Target& target) {
-  return is_float(type) ? cut_narrow(type, target) : 0;
+inline uint32_t cut_narrow_floats(const Value& value, const Target& target) {
+  return is_float(value.compute) ? cut_narrow(value, target) : 0;
 }
 
 // ATen's build without vector extensions takes other routines.
@@ -40,6 +40,10 @@ inline bool is_tensor(const Value& value, size_t index) {
   return index < value.arguments.size() && value.arguments[index].kind == Argument::Kind::Value && !value.arguments[index].number;
 }
 
+// The square root of sqrt and of powers: MKL's, or the processor's.
+const char* root_array(const Value& value, const Target& target);
+Ir root(Emitter& emitter, const Value& value);
+
 using Rows = std::vector<Lowering>;
 void add_arithmetic(Rows& rows);
 void add_comparisons(Rows& rows);
@@ -48,6 +52,7 @@ void add_mathematics(Rows& rows);
 void add_powers(Rows& rows);
 void add_activations(Rows& rows);
 void add_activation_gradients(Rows& rows);
+void add_gelu(Rows& rows);
 void add_losses(Rows& rows);
 
 } // namespace ae::codegen

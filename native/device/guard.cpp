@@ -41,14 +41,9 @@ struct Event {
   std::chrono::steady_clock::time_point time;
 };
 
-// What was recorded before the event has run.
-bool is_complete(const Event& event) {
-  return !work_pending();
-}
-
 void complete(void* event) {
-  if (event && !is_complete(*static_cast<Event*>(event))) {
-    flush(FlushReason::Synchronize);
+  if (event) {
+    finish_epoch(static_cast<Event*>(event)->epoch);
   }
 }
 

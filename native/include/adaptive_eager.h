@@ -104,8 +104,9 @@ uint64_t ae_compile_pending(void);
 uint64_t ae_routine_address(const char* name);
 /* JSON: [{"name", "state", "why", "ns", "cached"}], every loop of the process. */
 char* ae_describe_kernels(void);
-/* JSON: [{"op", "types", "how", "cut"}], the table of lowerings. */
-char* ae_describe_lowerings(void);
+/* JSON: [{"op", "types": [names], "cut", "array", "how"}], the table of lowerings: elements in ATen's vector step and
+ * the routine on arrays, null where there is none, on this machine or on one that has everything. */
+char* ae_describe_lowerings(int everything);
 
 /* Memory statistics of the device's caching allocator, in bytes and counts. */
 typedef struct {
@@ -139,6 +140,10 @@ uint64_t ae_storage_address(uint64_t storage);
 /* The cost of recording alone, for the benchmark: replays one recorded pointwise op `count` times through the
  * recorder without launching, and returns nanoseconds per op spent in record + key, output creation excluded. */
 double ae_bench_record(int count);
+
+/* For the benchmark of what recording alone costs: with 0, launches run nothing from then on, and every result is
+ * garbage. */
+void ae_bench_execution(int on);
 
 /* cffi: end */
 #pragma GCC visibility pop

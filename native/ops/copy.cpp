@@ -4,6 +4,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense.h>
 
+#include <cstring>
+
 #include "ops/alias.h"
 #include "ops/borrowed.h"
 #include "ops/direct.h"
@@ -34,6 +36,18 @@ Tensor finished(const Tensor& t, FlushReason reason) {
   return cpu_alias(t);
 }
 
+constexpr int64_t kSmallCopy = 1 << 16; // bytes: beyond, ATen's copy may use several threads
+
+// Whether copying is moving bytes, and few of them: then ATen's set-up would take longer than the copy.
+bool moves_bytes(const Tensor& to, const Tensor& from) {
+  auto plain = [](const Tensor& t) {
+    return t.layout() == at::kStrided && is_plain(t.unsafeGetTensorImpl()) && !t.is_conj() && !t.is_neg() && !t._is_zerotensor() &&
+           t.is_contiguous();
+  };
+  return to.scalar_type() == from.scalar_type() && to.sizes() == from.sizes() &&
+         to.numel() * static_cast<int64_t>(to.element_size()) <= kSmallCopy && plain(to) && plain(from);
+}
+
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) {
     return self;
@@ -55,6 +69,21 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     return self;
   }
   bool read = on_neuron(src);
+  if (moves_bytes(self, src)) {
+    const Tensor& device = read ? src : self;
+    flush_storage(device.storage().unsafeGetStorageImpl(), read ? FlushReason::ValueRead : FlushReason::HostCopy);
+    if (auto* storage = as_neuron(device.storage()); storage != nullptr && storage->fault == nullptr) {
+      materialize(*storage);
+      if (self.numel() > 0) {
+        auto offset = device.storage_offset() * static_cast<int64_t>(device.element_size());
+        auto* memory = static_cast<std::byte*>(const_cast<void*>(storage->data())) + offset;
+        void* to = read ? self.mutable_data_ptr() : memory;
+        const void* from = read ? memory : src.const_data_ptr();
+        std::memcpy(to, from, static_cast<size_t>(self.numel()) * self.element_size());
+      }
+      return self;
+    }
+  }
   Tensor to = finished(self, FlushReason::HostCopy);
   Tensor from = finished(src, read ? FlushReason::ValueRead : FlushReason::HostCopy);
   BelowEverything below;
@@ -77,6 +106,18 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   static const OpTraits& traits = traits_of(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_local_scalar_dense", ""));
   count_direct(traits, DirectReason::ReturnsValue);
   Tensor value = finished(self, FlushReason::ValueRead);
+  if (value.numel() == 1 && !value.is_neg()) {
+    switch (value.scalar_type()) {
+      case at::kFloat:
+        return *value.const_data_ptr<float>();
+      case at::kLong:
+        return *value.const_data_ptr<int64_t>();
+      case at::kBool:
+        return *value.const_data_ptr<bool>();
+      default:
+        break;
+    }
+  }
   BelowEverything below;
   return at::_local_scalar_dense(value);
 }

@@ -1,5 +1,7 @@
 #include "plan/dependence.h"
 
+#include <algorithm>
+
 namespace ae {
 namespace {
 
@@ -54,6 +56,11 @@ bool covers(const Access& whole, const Access& part) {
 }
 
 } // namespace
+
+bool touches_nothing(const Leaf& leaf, const Node& node) {
+  const int64_t* sizes = node.words.data() + leaf.at;
+  return std::find(sizes, sizes + leaf.dim, 0) != sizes + leaf.dim;
+}
 
 Items analyse(const PlanInput& input, const std::vector<bool>& fusable) {
   Items result;

@@ -27,6 +27,9 @@ struct Items {
   std::vector<std::vector<PointOp>> ops;            // by step
 };
 
+// Whether the view has no elements: it depends on nothing, and its storage may not be there yet.
+bool touches_nothing(const Leaf& leaf, const Node& node);
+
 // `fusable`: steps that may become loops.
 Items analyse(const PlanInput& input, const std::vector<bool>& fusable);
 

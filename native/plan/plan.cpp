@@ -438,7 +438,7 @@ void assign_memory(Plan& plan, const PlanInput& input) {
     if (unit.loops.empty()) {
       const Node& node = *input.steps[unit.steps[0]];
       for (const auto& leaf : node.leaves) {
-        if (leaf.kind == LeafKind::Tensor) {
+        if (leaf.kind == LeafKind::Tensor && !touches_nothing(leaf, node)) {
           touch(leaf.slot, false);
         }
       }

@@ -1,12 +1,16 @@
 #include "plan/pointwise.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/Version.h>
+#include <ATen/cpu/Utils.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/result_type.h>
 #include <c10/core/DefaultDtype.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -90,6 +94,7 @@ class Reader {
     const OpTraits& traits = *node_.traits;
     const auto& schema = traits.op.schema().arguments();
     const Leaf* destination = nullptr;
+    bool given_out = false;
     bool fills = op.lowering->op == "copy" || op.lowering->op == "fill" || op.lowering->op == "zero";
     at::native::ResultTypeState state;
     c10::ScalarType first = c10::ScalarType::Undefined;
@@ -113,6 +118,7 @@ class Reader {
         }
         destination = leaf;
         if (schema[i].is_out()) {
+          given_out = true;
           continue;
         }
         if (fills) {
@@ -148,7 +154,6 @@ class Reader {
           }
           argument.kind = Argument::Kind::Value;
           argument.value = static_cast<uint16_t>(op.inputs.size());
-          argument.number = leaf->kind != LeafKind::Tensor;
           PointInput input;
           input.type = *type;
           input.parameter = parameter;
@@ -165,6 +170,12 @@ class Reader {
         case LeafKind::Int:
           argument.kind = Argument::Kind::Int;
           argument.number = leaf->value;
+          // A Python integer beside bools makes the computation one of integers; a factor does not.
+          if (traits.args[i].kind == ArgKind::Scalar && !(op.lowering->unit >> op.arguments.size() & 1)) {
+            auto& into = state.wrappedResult;
+            auto own = leaf->tag ? c10::kBool : c10::kLong;
+            into = into == c10::ScalarType::Undefined ? own : c10::promoteTypes(into, own);
+          }
           break;
         case LeafKind::Attribute:
           if (!read_attribute(node_.attributes[i], argument)) {
@@ -225,6 +236,10 @@ class Reader {
       return false;
     }
     op.compute = *compute;
+    // out= of another type than the op returns: ATen rounds to that type first, or takes another kernel.
+    if (given_out && op.type != op.compute && op.type != Type::Bool) {
+      return false;
+    }
 
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (tensors[i] == nullptr) {
@@ -236,10 +251,14 @@ class Reader {
       }
       // Where it computes in a half type, ATen may take a tensor of one element as a number of its own, wider type.
       bool half = op.compute == Type::BF16 || op.compute == Type::F16;
-      if (half && op.inputs[i].type != op.compute && leaf_numel(leaf) == 1) {
+      // With a rounding mode the quotient by such a number is not rounded before.
+      if (half && leaf_numel(leaf) == 1 && (op.inputs[i].type != op.compute || has_text(op))) {
         return false;
       }
       op.inputs[i].access = access(leaf, shape);
+      if (!(*op.inputs[i].access == op.output) && may_overlap(*op.inputs[i].access, op.output)) {
+        return false; // what it reads changes while it writes
+      }
     }
 
     codegen::Value value;
@@ -250,8 +269,46 @@ class Reader {
     if (!codegen::admitted(value, codegen_target())) {
       return false;
     }
-    op.cut = op.lowering->cut != nullptr ? op.lowering->cut(op.compute, codegen_target()) : 0;
-    return op.cut == 0 || at_one_cut(op);
+    if (scaled(op) && any_repeated(op)) {
+      return false;
+    }
+    if (op.lowering->onednn != nullptr && !as_onednn(op, op.lowering->onednn(value), tensors)) {
+      return false;
+    }
+    op.cut = op.lowering->cut != nullptr ? op.lowering->cut(value, codegen_target()) : 0;
+    return op.cut == 0 || (at_one_cut(op) && (op.lowering->op != "gelu" || gelu_shares(op)));
+  }
+
+  // Whether ATen hands the op to oneDNN, by the argument that decides; -1: it never does.
+  bool as_onednn(const PointOp& op, int argument, const std::vector<const Leaf*>& tensors) const {
+    if (argument < 0) {
+      return true;
+    }
+    if (!at::globalContext().userEnabledMkldnn() || op.numel < 2 || op.type != op.compute) {
+      return false;
+    }
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (tensors[i] == nullptr || op.inputs[i].type != op.compute || leaf_numel(*tensors[i]) != op.numel) {
+        return false;
+      }
+    }
+    return op.inputs[op.arguments[static_cast<size_t>(argument)].value].access->dense();
+  }
+
+  // ATen's gelu gives every thread a share of what is longer than this. Whether those shares end where the loop's do, or
+  // neither has a tail.
+  static bool gelu_shares(const PointOp& op) {
+    constexpr int64_t longest = 0x4000;
+    const int64_t threads = at::get_num_threads();
+    if (op.numel <= longest || threads == 1) {
+      return true;
+    }
+    const auto share = [&](int64_t count) { return (op.numel + count - 1) / count; };
+    const int64_t grain = at::internal::GRAIN_SIZE;
+    const int64_t its = share(threads);
+    const int64_t ours = share(std::min(threads, (op.numel + grain - 1) / grain));
+    const int64_t cut = op.cut;
+    return its == ours || (op.numel % cut == 0 && its % cut == 0 && ours % cut == 0);
   }
 
   // Whether it is plain that no two elements share a byte: elsewhere the order within the op matters.
@@ -266,6 +323,27 @@ class Reader {
       extent += (dim.size - 1) * dim.stride;
     }
     return true;
+  }
+
+  // Where a factor's operand is one element for a whole row, ATen's compiler moves the product out of the scalar tail
+  // and does not contract it there.
+  static bool scaled(const PointOp& op) {
+    for (size_t i = 0; i < op.arguments.size(); ++i) {
+      if (op.lowering->unit >> i & 1 && op.arguments[i].kind == Argument::Kind::Value) {
+        return op.compute >= Type::F16;
+      }
+    }
+    return false;
+  }
+  static bool any_repeated(const PointOp& op) {
+    for (const auto& input : op.inputs) {
+      for (const auto& dim : input.access ? input.access->dims : decltype(op.output.dims){}) {
+        if (dim.stride == 0) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   // Whether ATen's loop over this op is one row of contiguous elements, or rows that the cut divides: then where its
@@ -325,6 +403,10 @@ class Reader {
     return true;
   }
 
+  static bool has_text(const PointOp& op) {
+    return std::any_of(op.arguments.begin(), op.arguments.end(), [](const Argument& a) { return a.kind == Argument::Kind::Text; });
+  }
+
   static bool read_attribute(const c10::IValue& iv, Argument& argument) {
     if (iv.isNone()) {
       return true;
@@ -369,6 +451,31 @@ class Reader {
   const Numbers& numbers_;
 };
 
+// The instructions that oneDNN takes; none where it was told not to take all that there are.
+codegen::Target::Onednn onednn_level() {
+  using Onednn = codegen::Target::Onednn;
+  if (!at::hasMKLDNN() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) {
+    return Onednn::None;
+  }
+  const auto found = at::cpu::get_cpu_capabilities();
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::all_of(names.begin(), names.end(), [&](const char* name) {
+      auto entry = found.find(name);
+      return entry != found.end() && entry->second.isBool() && entry->second.toBool();
+    });
+  };
+  if (!has({"avx2", "fma3"})) {
+    return Onednn::None;
+  }
+  if (!has({"avx512_f", "avx512_bw", "avx512_vl", "avx512_dq"})) {
+    return Onednn::Avx2;
+  }
+  if (!has({"avx512_vnni", "avx512_bf16"})) {
+    return Onednn::Avx512;
+  }
+  return has({"avx512_fp16"}) ? Onednn::Avx512Fp16 : Onednn::Avx512Bf16;
+}
+
 } // namespace
 
 const codegen::Target& codegen_target() {
@@ -379,6 +486,7 @@ const codegen::Target& codegen_target() {
               : level == "AVX2" ? codegen::Target::Level::Avx2
                                 : codegen::Target::Level::Generic;
     t.mkl = at::hasMKL();
+    t.onednn = onednn_level();
     return t;
   }();
   return target;

@@ -88,7 +88,7 @@ std::string verify(const Plan& plan, const PlanInput& input) {
     }
     if (unit.loops.empty()) {
       for (const auto& leaf : input.steps[unit.steps[0]]->leaves) {
-        if (leaf.kind == LeafKind::Tensor && !use(leaf.slot)) {
+        if (leaf.kind == LeafKind::Tensor && !touches_nothing(leaf, *input.steps[unit.steps[0]]) && !use(leaf.slot)) {
           return "step " + std::to_string(unit.steps[0]) + " needs slot " + std::to_string(leaf.slot) + ", which has no memory";
         }
       }

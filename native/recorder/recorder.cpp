@@ -86,6 +86,7 @@ class Recorder {
   std::shared_ptr<const Fault> launch(FlushReason reason, std::vector<Slot>& garbage, bool may_hand_over = false);
   void flush(FlushReason reason, bool raise);
   void flush_random(FlushReason reason);
+  void finish_epoch(uint64_t epoch, FlushReason reason);
   void flush_storage(const NeuronStorage& storage, FlushReason reason);
   void stop();
   void after_fork();
@@ -602,6 +603,10 @@ void Recorder::flush_storage(const NeuronStorage& storage, FlushReason reason) {
   });
 }
 
+void Recorder::finish_epoch(uint64_t wanted, FlushReason reason) {
+  flush_if(reason, true, [&] { return wanted >= region_.epoch ? Needs::Pending : Needs::InFlight; });
+}
+
 void Recorder::stop() {
   flush(FlushReason::Exit, false);
   Session session;
@@ -751,6 +756,10 @@ void flush_random(FlushReason reason) {
 
 bool work_pending() {
   return recorder().unfinished();
+}
+
+void finish_epoch(uint64_t epoch) {
+  recorder().finish_epoch(epoch, FlushReason::Synchronize);
 }
 
 uint64_t current_epoch() {

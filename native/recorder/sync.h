@@ -35,6 +35,9 @@ bool work_pending();
 // Sequence number of the region being recorded; every region with a smaller number has been launched.
 uint64_t current_epoch();
 
+// Waits until every op has run that was recorded while current_epoch() was `epoch` or less.
+void finish_epoch(uint64_t epoch);
+
 // flush() only when a recorded op draws from the device's generators.
 void flush_random(FlushReason reason);
 

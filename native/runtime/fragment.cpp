@@ -27,6 +27,8 @@ bool bit(const std::vector<uint64_t>& bits, size_t i) {
 
 } // namespace
 
+std::atomic<bool> bench_execution{true};
+
 Fragment::Fragment(const Node* end) {
   std::vector<const Node*> path(end->depth);
   for (const Node* n = end; n->depth > 0; n = n->parent) {
@@ -305,7 +307,10 @@ void Fragment::run(Step& step, Region& region) {
   if (step.quick == nullptr) {
     return run_kernel(step, region);
   }
-  if (C10_UNLIKELY(!step.quick->proven)) {
+  if (C10_UNLIKELY(!step.quick->proven && !step.quick->seen)) {
+    step.quick->seen = true;
+    run_kernel(step, region);
+  } else if (C10_UNLIKELY(!step.quick->proven)) {
     QuickTrial trial(*step.quick);
     run_kernel(step, region);
     if (!trial.passes()) {
@@ -461,6 +466,9 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
   {
     BelowEverything below;
     for (auto& unit : plan->units) {
+      if (C10_UNLIKELY(!bench_execution.load(std::memory_order_relaxed))) {
+        break;
+      }
       run_unit(unit, *plan, region, fault);
       for (uint32_t slot : unit.last_uses) {
         held_[slot].reset();

@@ -6,6 +6,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct Variant {
   // What the launch took.
   void observe(const Plan& plan, uint64_t ns);
 };
+
+// False only while a benchmark measures what recording alone costs.
+extern std::atomic<bool> bench_execution;
 
 struct Fragment {
   explicit Fragment(const Node* end);

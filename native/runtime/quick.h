@@ -3,7 +3,7 @@
 // For small tensors the dispatcher, output checks, TensorIterator, expand, as_strided and the like cost more than the
 // work. In a fragment all of that is known beforehand. A quick step moves data by itself, or calls the very routine that
 // the kernel would end in with the same arguments: it never computes a number in a way of its own, so the bits are the
-// kernel's. Its first run is compared with the kernel all the same.
+// kernel's. It is compared with the kernel all the same, the second time that the step runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +23,7 @@ struct Quick {
 
   std::vector<at::Tensor> written;
   bool reads_written = false; // what is written there depends on what was there
+  bool seen = false;          // the kernel ran: what runs once is not worth a comparison
   bool proven = false;        // compared with the kernel
 };
 
@@ -30,11 +31,11 @@ struct Quick {
 // where they are; their storages' memory and their numbers change from run to run. nullptr where the kernel has to run.
 std::unique_ptr<Quick> make_quick(const OpTraits& traits, const c10::IValue* arguments, size_t count);
 
-// After the kernel ran and before that, for the comparison of a quick step with it.
+// The comparison of a quick step with its kernel, on the same memory: what MKL computes may depend on addresses.
 class QuickTrial {
  public:
   explicit QuickTrial(Quick& quick); // before the kernel runs
-  // After it ran. False: the quick step gave other bits; the kernel's are there.
+  // After it ran. False: the quick step gave other bits. Either way the kernel's are there.
   bool passes();
 
  private:

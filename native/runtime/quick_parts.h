@@ -1,6 +1,12 @@
 // What quick steps are made of, and the makers by op: each looks at a step's arguments and either takes it or not.
 #pragma once
 
+#if defined(__x86_64__) // the instruction sets that PyTorch's binaries have kernels for: ATen's stubs look different without
+#define AE_ATEN_STUBS
+#define HAVE_AVX2_CPU_DEFINITION
+#define HAVE_AVX512_CPU_DEFINITION
+#endif
+
 #include <c10/core/StorageImpl.h>
 #include <c10/util/SmallVector.h>
 
@@ -79,6 +85,12 @@ std::unique_ptr<Quick> quick_mm(const QuickCall& call);
 std::unique_ptr<Quick> quick_addmm(const QuickCall& call);
 std::unique_ptr<Quick> quick_bmm(const QuickCall& call);
 std::unique_ptr<Quick> quick_layer_norm(const QuickCall& call);
+std::unique_ptr<Quick> quick_attention(const QuickCall& call);
 std::unique_ptr<Quick> quick_sum(const QuickCall& call);
+std::unique_ptr<Quick> quick_argmax(const QuickCall& call);
+std::unique_ptr<Quick> quick_softmax(const QuickCall& call);
+std::unique_ptr<Quick> quick_log_softmax(const QuickCall& call);
+std::unique_ptr<Quick> quick_softmax_backward(const QuickCall& call);
+std::unique_ptr<Quick> quick_log_softmax_backward(const QuickCall& call);
 
 } // namespace ae
