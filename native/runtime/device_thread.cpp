@@ -52,6 +52,7 @@ bool spin(Condition&& condition) {
       }
       relax();
     }
+    std::this_thread::yield(); // somebody else may need the processor more
   } while (now_ns() - start < kSpinNs);
   return false;
 }
