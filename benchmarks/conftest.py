@@ -9,7 +9,8 @@ from pathlib import Path
 
 import measure
 import pytest
-from measure import Make, Side
+from measure import Side
+from models import Make
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import adaptive_eager

@@ -13,7 +13,7 @@ from typing import Any
 import measure
 import models
 import torch
-from measure import Make
+from models import Make
 
 import adaptive_eager
 

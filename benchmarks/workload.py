@@ -14,7 +14,8 @@ from typing import Any
 import measure
 import models
 import torch
-from measure import FLAVOURS, Make, Side
+from measure import FLAVOURS, Side
+from models import Make
 
 import adaptive_eager
 from adaptive_eager import _native

@@ -186,8 +186,7 @@ char* ae_describe_ops(void) {
 char* ae_describe_lowerings(int everything) {
   using namespace codegen;
   std::string out = "[";
-  const Target target =
-      everything != 0 ? Target{Target::Level::Avx512, true, Target::Onednn::Avx512Fp16} : codegen_target();
+  const Target target = everything != 0 ? Target{Target::Level::Avx512, true, Target::Onednn::Avx512Fp16} : codegen_target();
   for (const auto& row : lowerings()) {
     Value value; // a call with no arguments, in float if there is such
     value.lowering = &row;

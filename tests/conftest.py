@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import torch
 
 import adaptive_eager
+
+# Loops that tests compile are kept here and not where the user's are.
+CACHE = tempfile.TemporaryDirectory(prefix="adaptive_eager_")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,8 +106,13 @@ def python() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ours = ("NEURON_", "ADAPTIVE_EAGER_", "TORCH_DEVICE_BACKEND_AUTOLOAD")
         env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        env["ADAPTIVE_EAGER_CACHE_DIR"] = CACHE.name
         return subprocess.run(
-            [sys.executable, *map(str, args)], env=env | variables, capture_output=True, text=True, timeout=300
+            [sys.executable, *map(str, args)],
+            env=env | {"ADAPTIVE_EAGER_CACHE_DIR": CACHE.name} | variables,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
 
     return run

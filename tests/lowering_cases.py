@@ -1,6 +1,5 @@
 """Calls of every op that has a lowering: arguments of all kinds, layouts and values, many of them in one region."""
 
-
 import json
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,13 +21,40 @@ functional = torch.nn.functional
 F = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 I = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)  # noqa: E741
 DTYPES = (*F, *I, torch.bool)
-SIZES = (*range(1, 71, 4), 16, 31, 32, 33, 48, 64, 127, 128, 129, 1023, 1024, 1025, 4096, 32767, 32768, 32769, 40000, 100003)
-FEW_SIZES = (1, 15, 32, 70, 129, 1025)
+SIZES = (
+    *range(1, 71, 4),
+    16,
+    31,
+    32,
+    33,
+    48,
+    64,
+    127,
+    128,
+    129,
+    1023,
+    1024,
+    1025,
+    4096,
+    32767,
+    32768,
+    32769,
+    40000,
+    100003,
+)
+FEW_SIZES = (1, 33, 70, 129, 1025)
 
 
 def rows() -> dict[str, tuple[torch.dtype, ...]]:
     """The ops that have a lowering here, and the dtypes that it computes in."""
-    names = {"b1": torch.bool, "u8": torch.uint8, "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
+    names = {
+        "b1": torch.bool,
+        "u8": torch.uint8,
+        "bf16": torch.bfloat16,
+        "f16": torch.float16,
+        "f32": torch.float32,
+        "f64": torch.float64,
+    }
     names |= {f"i{bits}": getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)}
     table = json.loads(_native.take_text(_native.lib.ae_describe_lowerings(0)))
     return {row["op"]: tuple(names[t] for t in row["types"]) for row in sorted(table, key=lambda row: row["op"])}
@@ -36,7 +62,29 @@ def rows() -> dict[str, tuple[torch.dtype, ...]]:
 
 # Values
 
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 20.0, 20.5, -20.0, 88.7, -103.0, 1e-8, -1e8, 2.5, -1.5, 1e-40, -1e-45, 3e38)
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    3.0,
+    -3.0,
+    20.0,
+    20.5,
+    -20.0,
+    88.7,
+    -103.0,
+    1e-8,
+    -1e8,
+    2.5,
+    -1.5,
+    1e-40,
+    -1e-45,
+    3e38,
+)
 SPECIAL += (-3e38, 65504.0, float("inf"), -float("inf"), float("nan"))
 
 
@@ -171,7 +219,12 @@ FORMS: dict[str, list[Form]] = {
     "ones_like": [Form(torch.ones_like)],
     "zeros_like": [Form(torch.zeros_like)],
     "zero": [Form(lambda a: a.zero_())],
-    "rsub": [Form(torch.rsub, 2), Form(lambda a: 0.3 - a), Form(lambda a: torch.rsub(a, 3, alpha=2)), Form(lambda a, b: torch.rsub(a, b, alpha=0.3), 2)],
+    "rsub": [
+        Form(torch.rsub, 2),
+        Form(lambda a: 0.3 - a),
+        Form(lambda a: torch.rsub(a, 3, alpha=2)),
+        Form(lambda a, b: torch.rsub(a, b, alpha=0.3), 2),
+    ],
     "clamp": [
         Form(lambda a: a.clamp(-0.3, 0.7)),
         Form(lambda a: a.clamp(1, 7)),
@@ -182,8 +235,16 @@ FORMS: dict[str, list[Form]] = {
         Form(torch.clamp, 3),
         Form(lambda a: a.clamp_(0, 5)),
     ],
-    "clamp_min": [Form(lambda a: torch.clamp_min(a, 0)), Form(lambda a: torch.clamp_min(a, -0.0)), Form(torch.clamp_min, 2)],
-    "clamp_max": [Form(lambda a: torch.clamp_max(a, 0)), Form(lambda a: torch.clamp_max(a, 0.5)), Form(torch.clamp_max, 2)],
+    "clamp_min": [
+        Form(lambda a: torch.clamp_min(a, 0)),
+        Form(lambda a: torch.clamp_min(a, -0.0)),
+        Form(torch.clamp_min, 2),
+    ],
+    "clamp_max": [
+        Form(lambda a: torch.clamp_max(a, 0)),
+        Form(lambda a: torch.clamp_max(a, 0.5)),
+        Form(torch.clamp_max, 2),
+    ],
     "hardtanh": [Form(functional.hardtanh), Form(lambda a: functional.hardtanh(a, -0.3, 0.7))],
     "where": [
         Form(torch.where, 3, (0,)),
@@ -194,20 +255,41 @@ FORMS: dict[str, list[Form]] = {
     "masked_fill": [Form(lambda a, m: a.masked_fill(m, 3), 2, (1,)), Form(lambda a, m: a.masked_fill_(m, 1), 2, (1,))],
     "nan_to_num": [Form(torch.nan_to_num), Form(lambda a: torch.nan_to_num(a, 0.3, 4.0, -5.0))],
     "pow": [Form(lambda a, k=k: torch.pow(a, k)) for k in (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5)],
-    "lerp": [*(Form(lambda a, b, w=w: torch.lerp(a, b, w), 2) for w in (0.3, 0.7, 0.5, -0.2, 1.0, 0.0)), Form(torch.lerp, 3), Form(lambda a, b: a.lerp_(b, 0.1), 2)],
-    "addcmul": [*(Form(lambda a, b, c, k=k: torch.addcmul(a, b, c, value=k), 3) for k in (1, 2, 0.3)), Form(lambda a, b: a.addcmul_(b, b, value=0.1), 2)],
-    "addcdiv": [*(Form(lambda a, b, c, k=k: torch.addcdiv(a, b, c, value=k), 3) for k in (1, -0.3)), Form(lambda a, b: a.addcdiv_(b, b, value=0.1), 2)],
+    "lerp": [
+        *(Form(lambda a, b, w=w: torch.lerp(a, b, w), 2) for w in (0.3, 0.7, 0.5, -0.2, 1.0, 0.0)),
+        Form(torch.lerp, 3),
+        Form(lambda a, b: a.lerp_(b, 0.1), 2),
+    ],
+    "addcmul": [
+        *(Form(lambda a, b, c, k=k: torch.addcmul(a, b, c, value=k), 3) for k in (1, 2, 0.3)),
+        Form(lambda a, b: a.addcmul_(b, b, value=0.1), 2),
+    ],
+    "addcdiv": [
+        *(Form(lambda a, b, c, k=k: torch.addcdiv(a, b, c, value=k), 3) for k in (1, -0.3)),
+        Form(lambda a, b: a.addcdiv_(b, b, value=0.1), 2),
+    ],
     "softplus": [Form(functional.softplus), Form(lambda a: functional.softplus(a, 0.3, 5.0))],
     "elu": [Form(functional.elu), Form(lambda a: aten.elu(a, 0.3, 0.7, 0.9))],
     "celu": [Form(functional.celu), Form(lambda a: functional.celu(a, 0.3))],
-    "leaky_relu": [Form(functional.leaky_relu), Form(lambda a: functional.leaky_relu(a, 0.3)), Form(lambda a: functional.leaky_relu(a, 0.3, True))],
+    "leaky_relu": [
+        Form(functional.leaky_relu),
+        Form(lambda a: functional.leaky_relu(a, 0.3)),
+        Form(lambda a: functional.leaky_relu(a, 0.3, True)),
+    ],
     "threshold": [Form(lambda a: functional.threshold(a, 3, 7)), Form(lambda a: functional.threshold(a, 0.3, 0.7))],
     "threshold_backward": [_backward("threshold_backward", 0), _backward("threshold_backward", 0.3)],
     "gelu": [Form(functional.gelu), Form(lambda a: functional.gelu(a, approximate="tanh"))],
     "gelu_backward": [Form(aten.gelu_backward, 2), Form(lambda g, a: aten.gelu_backward(g, a, approximate="tanh"), 2)],
     **{
         name: [Form(getattr(aten, name), 2)]
-        for name in ("sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward", "hardsigmoid_backward", "hardswish_backward")
+        for name in (
+            "sigmoid_backward",
+            "tanh_backward",
+            "silu_backward",
+            "mish_backward",
+            "hardsigmoid_backward",
+            "hardswish_backward",
+        )
     },
     "softplus_backward": [_backward("softplus_backward", 1, 20), _backward("softplus_backward", 0.3, 5.0)],
     "elu_backward": [Form(lambda g, a, r=r: aten.elu_backward(g, 0.3, 0.7, 0.9, r, a), 2) for r in (False, True)],
@@ -221,15 +303,62 @@ FORMS: dict[str, list[Form]] = {
     "smooth_l1_loss_backward": [_backward("smooth_l1_loss_backward", r, 0.3, tensors=3) for r in (0, 1, 2)],
     "huber_loss_backward": [_backward("huber_loss_backward", r, 0.3, tensors=3) for r in (0, 1, 2)],
     "native_dropout_backward": [_backward("native_dropout_backward", 1.25, masks=(1,))],
-    "div": [*_binary("div"), Form(lambda a, b: torch.div(a, b, rounding_mode="trunc"), 2), Form(lambda a: torch.div(a, 0.3, rounding_mode="trunc"))],
+    "div": [
+        *_binary("div"),
+        Form(lambda a, b: torch.div(a, b, rounding_mode="trunc"), 2),
+        Form(lambda a: torch.div(a, 0.3, rounding_mode="trunc")),
+    ],
     **{name: [*_binary(name), *_scaled(name)] for name in ("add", "sub")},
 }
-BINARY = ("mul", "maximum", "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift")
+BINARY = (
+    "mul",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+)
 BINARY += ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "atan2", "fmod", "remainder")
 
 
-UNARY = ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "erf", "erfc", "expm1", "log1p", "sinh", "cosh", "exp2")
-UNARY += ("sqrt", "rsqrt", "reciprocal", "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "isnan", "isinf", "logical_not")
+UNARY = (
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "erf",
+    "erfc",
+    "expm1",
+    "log1p",
+    "sinh",
+    "cosh",
+    "exp2",
+)
+UNARY += (
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "frac",
+    "sign",
+    "sgn",
+    "isnan",
+    "isinf",
+    "logical_not",
+)
 UNARY += ("bitwise_not", "silu", "mish", "selu", "hardswish", "hardsigmoid")
 
 
@@ -243,18 +372,22 @@ def forms_of(name: str) -> list[Form]:
     return []
 
 
-def own_calls(name: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> Iterator[Call]:
+def own_calls(name: str, dtype: torch.dtype, sizes: tuple[int, ...], everything: bool = True) -> Iterator[Call]:
     """Each form on all sizes, layouts and, where it takes two tensors, kinds of second ones; then on mixed dtypes."""
     for index, form in enumerate(forms_of(name)):
         if dtype not in form.dtypes:
             continue
         seed = iter(range(1000 * index, 1000 * index + 999))
 
-        def made(position: int, own: torch.dtype, form: Form = form, seed: Iterator[int] = seed) -> Callable[[tuple[int, ...]], torch.Tensor]:
+        def made(
+            position: int, own: torch.dtype, form: Form = form, seed: Iterator[int] = seed
+        ) -> Callable[[tuple[int, ...]], torch.Tensor]:
             return lambda shape: values(shape, torch.bool if position in form.masks else own, next(seed))
 
         for size in sizes:
             yield Call(f"form {index} size {size}", form.call, [made(i, dtype)((size,)) for i in range(form.tensors)])
+        if not everything:
+            continue
         for layout, make in LAYOUTS.items():
             yield Call(f"form {index} {layout}", form.call, [make(made(i, dtype)) for i in range(form.tensors)])
         if form.tensors >= 2:
@@ -272,6 +405,10 @@ def _infos(name: str) -> Iterator[Any]:
     for info in methods.op_db:
         if info.name in (name, "nn.functional." + name, "special." + name) or getattr(info, "aten_name", "") == name:
             yield info
+
+
+def supports(name: str, dtype: torch.dtype) -> bool:
+    return any(info.supports_dtype(dtype, "cpu") for info in _infos(name))
 
 
 def _foreach_infos(name: str) -> Iterator[Any]:
@@ -299,7 +436,9 @@ def info_calls(name: str, dtype: torch.dtype, most: int) -> Iterator[Call]:
                     outputs = [t for t in trees.tensors(result) if t.requires_grad]
                     if not leaves or not outputs:
                         return result
-                    grads = torch.autograd.grad(outputs, leaves, [torch.full_like(t, 0.7) for t in outputs], allow_unused=True)
+                    grads = torch.autograd.grad(
+                        outputs, leaves, [torch.full_like(t, 0.7) for t in outputs], allow_unused=True
+                    )
                 return result, grads
 
             inputs = (sample.input, sample.args, sample.kwargs)
@@ -314,12 +453,24 @@ def info_calls(name: str, dtype: torch.dtype, most: int) -> Iterator[Call]:
     for info in _foreach_infos(name):
         if not info.supports_dtype(dtype, "cpu"):
             continue
-        samples = [s for s in info.sample_inputs("cpu", dtype, noncontiguous=False, allow_higher_dtype_scalars=True) if not _complex(s.args)]
+        samples = [
+            s
+            for s in info.sample_inputs("cpu", dtype, noncontiguous=False, allow_higher_dtype_scalars=True)
+            if not _complex(s.args)
+        ]
         for index, sample in enumerate(samples[:: max(1, len(samples) // most)]):
             inputs = (sample.input, sample.args, {k: v for k, v in sample.kwargs.items() if k != "disable_fastpath"})
-            yield Call(f"list {index}", lambda value, args, kwargs, info=info: info.method_variant(value, *args, **kwargs), inputs)
+            yield Call(
+                f"list {index}",
+                lambda value, args, kwargs, info=info: info.method_variant(value, *args, **kwargs),
+                inputs,
+            )
             if info.inplace_variant is not None:
-                yield Call(f"list {index} in place", lambda value, args, kwargs, info=info: (info.inplace_variant(value, *args, **kwargs), value)[1], inputs)
+                yield Call(
+                    f"list {index} in place",
+                    lambda value, args, kwargs, info=info: (info.inplace_variant(value, *args, **kwargs), value)[1],
+                    inputs,
+                )
 
 
 def _complex(tree: Any) -> bool:
@@ -368,7 +519,8 @@ def problems(calls: list[Call], rounds: int = 3, batch: int = 200) -> tuple[list
                         continue
                     for a, b in zip(trees.tensors(result), expected, strict=True):
                         if words := same_bits(a, b):
-                            found.append(f"round {number}, {call.label} {tuple(b.shape)} {b.dtype}: {_where(a, b) or words[:200]}")
+                            what = f"round {number}, {call.label} {tuple(b.shape)} {b.dtype}"
+                            found.append(f"{what}: {_where(a, b) or words[:200]}")
                             break
                 del results
                 settle()
@@ -383,7 +535,7 @@ def _where(a: torch.Tensor, b: torch.Tensor) -> str:
     return f"at {bad} {[a[i].item() for i in bad]}, expected {[b[i].item() for i in bad]}"
 
 
-class _nothing:  # noqa: N801
+class _nothing:
     def __enter__(self) -> None:
         return None
 
@@ -395,4 +547,4 @@ def shown(found: list[str]) -> str:
     return "\n".join(found[:12]) + (f"\n... and {len(found) - 12} more" if len(found) > 12 else "")
 
 
-__all__ = ["DTYPES", "FEW_SIZES", "SIZES", "info_calls", "own_calls", "problems", "rows", "shown"]
+__all__ = ["DTYPES", "FEW_SIZES", "SIZES", "info_calls", "own_calls", "problems", "rows", "shown", "supports"]

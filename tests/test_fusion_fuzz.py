@@ -23,7 +23,21 @@ LARGEST = 200000  # elements of a tensor
 
 Step = tuple[Any, ...]
 DTYPES = (torch.float32,) * 5 + (torch.float64, torch.bfloat16, torch.bfloat16, torch.int64, torch.bool)
-UNARY = ("neg", "abs", "relu", "sigmoid", "tanh", "exp", "sqrt", "square", "floor", "sign", "silu", "reciprocal", "isnan")
+UNARY = (
+    "neg",
+    "abs",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "square",
+    "floor",
+    "sign",
+    "silu",
+    "reciprocal",
+    "isnan",
+)
 UNARY += ("logical_not", "rsqrt", "log", "round")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "lt", "ge", "ne", "logical_and", "fmod", "atan2")
 INPLACE = ("add_", "sub_", "mul_", "div_", "clamp_min_", "clamp_max_")
@@ -46,7 +60,9 @@ class Machine:
         self.reads: list[torch.Tensor] = []
 
     def number(self, integer: bool = False) -> Any:
-        value = self.numbers.choice((-2.5, -1.0, 0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0)) + self.numbers.choice((0, 0, 0.125))
+        value = self.numbers.choice((-2.5, -1.0, 0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0)) + self.numbers.choice(
+            (0, 0, 0.125)
+        )
         return int(value) if integer else value
 
     def pick(self, choice: int, fits: Callable[[torch.Tensor], bool] = lambda t: True) -> torch.Tensor:
@@ -97,7 +113,9 @@ class Machine:
             made = torch.randn(shape, generator=generator).mul_(1 + kind % 3).to(dtype)
         if kind == 5 and made.is_floating_point() and made.numel() > 3:
             special = torch.tensor([float("nan"), float("inf"), -0.0, 1e-40], dtype=dtype)
-            made.view(-1)[:: max(1, made.numel() // 4)][:4] = special[: made.view(-1)[:: max(1, made.numel() // 4)][:4].numel()]
+            made.view(-1)[:: max(1, made.numel() // 4)][:4] = special[
+                : made.view(-1)[:: max(1, made.numel() // 4)][:4].numel()
+            ]
         self.keep(made.to(self.device))
 
     def unary(self, name: str, a: int) -> None:
@@ -138,7 +156,9 @@ class Machine:
         first = self.pick(a)
         other = self.like(first, b)
         wanted = torch.result_type(first, other)
-        target = self.pick(c, lambda t: t.shape == first.shape and t.dtype == wanted and t is not first and t is not other)
+        target = self.pick(
+            c, lambda t: t.shape == first.shape and t.dtype == wanted and t is not first and t is not other
+        )
         getattr(torch, name)(first, other, out=target)
 
     def where(self, c: int, a: int, b: int) -> None:
@@ -303,7 +323,15 @@ def generate(seed: int) -> list[Step]:
     makers: list[tuple[int, Callable[[], Step]]] = [
         (10, lambda: ("unary", r.choice(UNARY), any_())),
         (14, lambda: ("binary", r.choice(BINARY), any_(), any_())),
-        (8, lambda: ("binary_number", r.choice(BINARY[:4] + ("eq", "lt", "remainder", "fmod")), any_(), r.random() < 0.4)),
+        (
+            8,
+            lambda: (
+                "binary_number",
+                r.choice((*BINARY[:4], "eq", "lt", "remainder", "fmod")),
+                any_(),
+                r.random() < 0.4,
+            ),
+        ),
         (3, lambda: ("number_binary", r.choice(("sub", "div", "add")), any_())),
         (9, lambda: ("inplace", r.choice(INPLACE[:4]), any_(), any_())),
         (7, lambda: ("inplace_number", r.choice(INPLACE), any_(), r.random() < 0.4)),
@@ -319,13 +347,53 @@ def generate(seed: int) -> list[Step]:
         (5, lambda: ("copy", any_(), any_())),
         (3, lambda: ("fill", any_(), r.random() < 0.5)),
         (5, lambda: ("to", any_(), r.choice(DTYPES))),
-        (14, lambda: ("view", r.choice(("t", "flat", "row", "step", "tail", "columns", "columns", "expand", "column", "diagonal", "overlap")), any_(), index())),
+        (
+            14,
+            lambda: (
+                "view",
+                r.choice(
+                    (
+                        "t",
+                        "flat",
+                        "row",
+                        "step",
+                        "tail",
+                        "columns",
+                        "columns",
+                        "expand",
+                        "column",
+                        "diagonal",
+                        "overlap",
+                    )
+                ),
+                any_(),
+                index(),
+            ),
+        ),
         (5, lambda: ("reduce", r.choice(("sum", "mean", "amax")), any_(), r.randrange(2), r.random() < 0.6)),
         (1, lambda: ("scan", any_())),
         (1, lambda: ("softmax", any_())),
         (2, lambda: ("matmul", any_(), any_())),
-        (4, lambda: ("foreach", r.choice(("add", "mul", "neg", "sqrt", "abs", "div")), any_(), [any_() for _ in range(r.randint(1, 3))], r.random() < 0.5)),
-        (3, lambda: ("foreach_pair", r.choice(("add", "mul", "sub")), any_(), [any_() for _ in range(r.randint(1, 3))], r.random() < 0.5)),
+        (
+            4,
+            lambda: (
+                "foreach",
+                r.choice(("add", "mul", "neg", "sqrt", "abs", "div")),
+                any_(),
+                [any_() for _ in range(r.randint(1, 3))],
+                r.random() < 0.5,
+            ),
+        ),
+        (
+            3,
+            lambda: (
+                "foreach_pair",
+                r.choice(("add", "mul", "sub")),
+                any_(),
+                [any_() for _ in range(r.randint(1, 3))],
+                r.random() < 0.5,
+            ),
+        ),
         (2, lambda: ("random", any_(), r.randrange(3))),
         (2, lambda: ("opaque_write", any_(), r.randrange(3))),
         (1, lambda: ("backward", any_(), any_())),

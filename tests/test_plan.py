@@ -1,4 +1,4 @@
-"""The planner: what may run in one loop, in which order, what is stored where. Each program is compared with the CPU."""
+"""The planner: what may run in one loop, in which order, what is stored where. The results are the CPU's."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -91,6 +91,28 @@ def test_result_that_is_overwritten_after_an_opaque_read_is_stored_both_times() 
         return [first, second]
 
     check(program, randn(S))
+
+
+def test_steps_that_run_as_they_are_find_the_memory_of_what_loops_leave_out() -> None:
+    """The list's second element is dead: no loop writes it, but the op itself does, when loops are compared with it."""
+
+    def program(x: torch.Tensor) -> Tensors:
+        dead = x.floor()
+        scaled = torch.add(dead, x, alpha=0.3)
+        total = scaled.sum(0)
+        torch._foreach_add_([x, dead, total], 0.7)
+        return [scaled, total.square_().sqrt()]
+
+    check(program, randn((2,)))
+    check(program, randn((64,)))
+
+
+def test_python_float_beside_integers_is_a_float() -> None:
+    def program(x: torch.Tensor) -> Tensors:
+        made = [x < 0.3, x + 0.3, x * 0.5, 0.3 - x, x.clamp(-0.3, 0.7), torch.where(x > 0, x, 0.5), x / 0.3, x > 2.5]
+        return [*made, torch.nn.functional.threshold(x, 0.5, 7.9), torch.nn.functional.hardtanh(x, -1.5, 2.5)]
+
+    check(program, lambda: [torch.randint(-9, 9, (70,))])
 
 
 def test_copy_fill_and_zero_in_chains() -> None:
@@ -199,7 +221,10 @@ def test_target_whose_own_column_is_subtracted_is_no_loop() -> None:
 
 def test_factor_of_a_column_is_no_loop() -> None:
     """There the scalar tail of ATen's loop is not contracted."""
-    check(lambda x, c: [torch.sub(x, c, alpha=0.3), torch.add(x, c, alpha=-1.7), torch.add(x, x, alpha=0.3)], randn(S, (37, 1)))
+    check(
+        lambda x, c: [torch.sub(x, c, alpha=0.3), torch.add(x, c, alpha=-1.7), torch.add(x, x, alpha=0.3)],
+        randn(S, (37, 1)),
+    )
 
 
 def test_python_integer_beside_bools_is_an_integer() -> None:
@@ -289,7 +314,9 @@ def test_reshaped_results_join_element_for_element() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0,), (3, 0)])
 def test_single_elements_and_none(shape: tuple[int, ...]) -> None:
-    check(lambda x, y: [(x + y) * 2, (x > 0).to(torch.float32) + y, x.t() - 1 if x.dim() == 2 else x], randn(shape, shape))
+    check(
+        lambda x, y: [(x + y) * 2, (x > 0).to(torch.float32) + y, x.t() - 1 if x.dim() == 2 else x], randn(shape, shape)
+    )
 
 
 def test_many_dimensions_and_odd_orders() -> None:
@@ -312,6 +339,16 @@ def test_list_with_one_tensor_twice() -> None:
         return [x * y]
 
     check(program, randn(S, S))
+
+
+def test_number_that_a_list_of_halves_is_multiplied_with_in_place() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Tensors:
+        torch._foreach_mul_([x], 0.3)
+        torch._foreach_mul_([x, y], [0.425, 1.7])
+        y.mul_(0.3)
+        return [*torch._foreach_mul([x, y], 0.3), y * 0.3, 0.3 * y]
+
+    check(program, randn(S, S, dtype=torch.bfloat16))
 
 
 def test_list_with_overlapping_views() -> None:
@@ -437,7 +474,12 @@ def test_numbers_change_without_another_plan() -> None:
     def program(x: torch.Tensor) -> Tensors:
         n = next(number) // 2
         x.add_(0.1 * n).mul_(1 - n)
-        return [torch.where(x > n - 3.5, x, -1.0 * n), x.clamp(-n, n + 0.5), torch.add(x, x, alpha=n), torch.add(x, x, alpha=0.5 * n)]
+        return [
+            torch.where(x > n - 3.5, x, -1.0 * n),
+            x.clamp(-n, n + 0.5),
+            torch.add(x, x, alpha=n),
+            torch.add(x, x, alpha=0.5 * n),
+        ]
 
     check(program, randn(S), rounds=7)
 

@@ -1,7 +1,7 @@
 """Recurrent layers and cells give the CPU's bits: outputs, hidden states and gradients."""
 
-import warnings
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,4 +1,6 @@
 // Arguments and results of values, and calls of routines.
+#include <bit>
+
 #include "codegen/emitter.h"
 
 namespace ae::codegen {
@@ -26,6 +28,8 @@ Ir Emitter::raw(const Value& value, size_t index) {
   const Argument& argument = value.arguments[index];
   if (argument.kind == Argument::Kind::Int)
     return integer_number(Type::I64, argument.number);
+  if (argument.kind == Argument::Kind::Text)
+    return number(Type::F64, std::bit_cast<double>(argument.number));
   return this->value(argument.value);
 }
 

@@ -31,6 +31,8 @@ const Lowering* find_lowering(std::string_view base_name) {
 
 bool admitted(const Value& value, const Target& target) {
   const Lowering* row = value.lowering;
+  if (row && row->promotion == Promotion::FloatOfInt && !is_float(value.type))
+    return false; // such as a quotient of integers that is truncated
   return row && (row->types & bit(value.compute)) && (!row->accepts || row->accepts(value, target));
 }
 

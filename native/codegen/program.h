@@ -37,8 +37,9 @@ struct Lowering;
 struct Argument {
   enum class Kind : uint8_t { None, Value, Int, Text } kind = Kind::None;
   uint16_t value = 0; // Value: index of a value
-  int64_t number = 0; // Int: an int, bool or enum of the schema. Value: 1 where it is a number (Walk::Number), else 0
-  std::string text;   // Text: such as a rounding mode
+  int64_t number = 0; // Int: an int, bool or enum of the schema. Value: 1 where it is a number (Walk::Number), else 0.
+                      // Text: the bits of the double that it stands for, if it is one
+  std::string text;   // Text: such as a rounding mode, or a number in hexadecimal
   bool operator==(const Argument&) const = default;
 };
 

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "common/fork.h"
+
 namespace ae {
 
 const std::vector<Exception>& op_exceptions() {
@@ -355,7 +357,10 @@ std::deque<OpTraits>& traits_store() {
 } // namespace
 
 const OpTraits& traits_of(const c10::OperatorHandle& op) {
-  static auto* index = new std::unordered_map<c10::OperatorName, const OpTraits*>;
+  static auto* index = [] {
+    hold_at_fork(traits_mutex);
+    return new std::unordered_map<c10::OperatorName, const OpTraits*>;
+  }();
   std::lock_guard<std::mutex> lock(traits_mutex);
   auto& slot = (*index)[op.operator_name()];
   if (slot == nullptr) {

@@ -78,7 +78,8 @@ bool may_overlap(const Access& a, const Access& b) {
     }
     int64_t low = distance - spread(a, bound);
     int64_t high = distance + spread(b, bound);
-    bool contains = divisor == 0 ? low <= 0 && 0 <= high : (high >= 0 ? high / divisor : -((-high + divisor - 1) / divisor)) * divisor >= low;
+    bool contains =
+        divisor == 0 ? low <= 0 && 0 <= high : (high >= 0 ? high / divisor : -((-high + divisor - 1) / divisor)) * divisor >= low;
     if (!contains) {
       return false;
     }

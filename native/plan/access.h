@@ -21,8 +21,8 @@ struct Dim {
 struct Access {
   uint32_t slot = 0;
   c10::ScalarType type = c10::ScalarType::Undefined;
-  int64_t item = 0;            // bytes of an element
-  int64_t begin = 0;           // of the first element, in bytes
+  int64_t item = 0;              // bytes of an element
+  int64_t begin = 0;             // of the first element, in bytes
   c10::SmallVector<Dim, 4> dims; // outermost first
   bool operator==(const Access&) const = default;
 

@@ -16,9 +16,9 @@ struct Item {
 };
 
 struct Dependence {
-  uint32_t on = 0;        // an earlier item
-  bool aligned = false;   // element for element: both may run in one loop
-  bool flow = false;      // the earlier one's results are read
+  uint32_t on = 0;      // an earlier item
+  bool aligned = false; // element for element: both may run in one loop
+  bool flow = false;    // the earlier one's results are read
 };
 
 struct Items {

@@ -16,9 +16,9 @@ struct Group {
 };
 
 struct Groups {
-  std::vector<Group> groups;       // those without items were merged into others
-  std::vector<int32_t> group_of;   // by item, -1: opaque
-  std::vector<uint32_t> level_of;  // by step
+  std::vector<Group> groups;      // those without items were merged into others
+  std::vector<int32_t> group_of;  // by item, -1: opaque
+  std::vector<uint32_t> level_of; // by step
 };
 
 // Puts every item that may run in a loop into a group, and every step on a level: what depends on a step lies on a

@@ -52,8 +52,9 @@ class LoopBuilder {
     for (size_t v = 0; v < values_.size(); ++v) {
       if (values_[v].lowering == nullptr) {
         const Source& known = sources_[values_[v].operand];
-        if (source.access != nullptr ? known.access != nullptr && *known.access == *source.access
-                                     : known.access == nullptr && known.parameter == source.parameter && known.type == source.type) {
+        if (source.access != nullptr
+                ? known.access != nullptr && *known.access == *source.access
+                : known.access == nullptr && known.parameter == source.parameter && known.type == source.type) {
           return static_cast<uint16_t>(v);
         }
       }
@@ -235,8 +236,8 @@ class LoopBuilder {
   const Group& group_;
   std::vector<Source> sources_; // by operand
   std::vector<codegen::Value> values_;
-  std::vector<uint16_t> value_of_;                           // by item of the group
-  std::vector<std::pair<const Access*, uint16_t>> current_;  // what memory holds, written by this loop
+  std::vector<uint16_t> value_of_;                          // by item of the group
+  std::vector<std::pair<const Access*, uint16_t>> current_; // what memory holds, written by this loop
   std::vector<std::pair<uint16_t, Access>> stores_;
 };
 
@@ -428,7 +429,7 @@ void assign_memory(Plan& plan, const PlanInput& input) {
       if (first[slot] == never) {
         first[slot] = u;
         const auto& s = input.slots[slot];
-        plan.memory[slot] = s.origin == Origin::Outside                ? Plan::Memory::Outside
+        plan.memory[slot] = s.origin == Origin::Outside               ? Plan::Memory::Outside
                             : s.origin == Origin::Kernel && by_kernel ? Plan::Memory::Kernel
                             : s.live                                  ? Plan::Memory::Own
                                                                       : Plan::Memory::Arena;
@@ -452,6 +453,30 @@ void assign_memory(Plan& plan, const PlanInput& input) {
       for (const auto& operand : loop.operands) {
         if (!operand.number) {
           touch(operand.index, false);
+        }
+      }
+    }
+  }
+  // A unit's steps may also run as they are, and then touch what its loops leave out: that must not be another's memory.
+  for (uint32_t u = 0; u < plan.units.size(); ++u) {
+    auto extend = [&](uint32_t slot) {
+      if (first[slot] != never) {
+        first[slot] = std::min(first[slot], u);
+        last[slot] = std::max(last[slot], u);
+      }
+    };
+    if (plan.units[u].loops.empty()) {
+      continue;
+    }
+    for (uint32_t step : plan.units[u].steps) {
+      for (const auto& leaf : input.steps[step]->leaves) {
+        if (leaf.kind == LeafKind::Tensor) {
+          extend(leaf.slot);
+        }
+      }
+      for (const auto& output : input.steps[step]->outputs) {
+        if (output.defined) {
+          extend(output.slot);
         }
       }
     }

@@ -22,13 +22,13 @@ namespace {
 using codegen::Argument;
 using codegen::Type;
 
-// "aten::_foreach_add_.Scalar" -> "add", foreach.
-std::string base_name(const std::string& name, bool& foreach) {
+// "aten::_foreach_add_.Scalar" -> "add", over lists.
+std::string base_name(const std::string& name, bool& over_lists) {
   std::string base = name.substr(0, name.find('.'));
   base = base.substr(base.rfind(':') + 1);
   constexpr std::string_view prefix = "_foreach_";
-  foreach = base.rfind(prefix, 0) == 0;
-  if (foreach) {
+  over_lists = base.rfind(prefix, 0) == 0;
+  if (over_lists) {
     base.erase(0, prefix.size());
   }
   if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') {
@@ -61,14 +61,14 @@ class Reader {
   Reader(const Node& node, const Numbers& numbers) : node_(node), numbers_(numbers) {}
 
   std::vector<PointOp> read() {
-    bool foreach = false;
-    std::string base = base_name(node_.traits->name, foreach);
+    bool over_lists = false;
+    std::string base = base_name(node_.traits->name, over_lists);
     const auto* lowering = codegen::find_lowering(base);
     if (lowering == nullptr || node_.traits->random) {
       return {};
     }
     size_t count = 1;
-    if (foreach) {
+    if (over_lists) {
       count = 0;
       for (const auto& leaf : node_.leaves) {
         if (leaf.kind == LeafKind::List) {
@@ -81,7 +81,7 @@ class Reader {
     for (size_t k = 0; k < count; ++k) {
       PointOp op;
       op.lowering = lowering;
-      if (!read_one(op, foreach, k, count)) {
+      if (!read_one(op, over_lists, k, count)) {
         return {};
       }
       ops.push_back(std::move(op));
@@ -90,11 +90,12 @@ class Reader {
   }
 
  private:
-  bool read_one(PointOp& op, bool foreach, size_t k, size_t count) {
+  bool read_one(PointOp& op, bool over_lists, size_t k, size_t count) {
     const OpTraits& traits = *node_.traits;
     const auto& schema = traits.op.schema().arguments();
     const Leaf* destination = nullptr;
     bool given_out = false;
+    bool keyed = false; // has numbers that belong to the key
     bool fills = op.lowering->op == "copy" || op.lowering->op == "fill" || op.lowering->op == "zero";
     at::native::ResultTypeState state;
     c10::ScalarType first = c10::ScalarType::Undefined;
@@ -104,12 +105,12 @@ class Reader {
       const Leaf* leaf = &node_.leaves[next++];
       const bool list = leaf->kind == LeafKind::List;
       if (list) {
-        if (!foreach || static_cast<size_t>(leaf->value) != count) {
+        if (!over_lists || static_cast<size_t>(leaf->value) != count) {
           return false;
         }
         next += static_cast<size_t>(leaf->value);
         leaf += 1 + k;
-      } else if (foreach && leaf->kind == LeafKind::Tensor && leaf->dim > 0) {
+      } else if (over_lists && leaf->kind == LeafKind::Tensor && leaf->dim > 0) {
         return false; // a tensor of numbers, one an element
       }
       if (traits.args[i].written) {
@@ -170,22 +171,26 @@ class Reader {
         case LeafKind::Int:
           argument.kind = Argument::Kind::Int;
           argument.number = leaf->value;
-          // A Python integer beside bools makes the computation one of integers; a factor does not.
-          if (traits.args[i].kind == ArgKind::Scalar && !(op.lowering->unit >> op.arguments.size() & 1)) {
-            auto& into = state.wrappedResult;
-            auto own = leaf->tag ? c10::kBool : c10::kLong;
-            into = into == c10::ScalarType::Undefined ? own : c10::promoteTypes(into, own);
-          }
+          promote_key(state, traits.args[i], op, leaf->tag ? c10::kBool : c10::kLong);
           break;
         case LeafKind::Attribute:
           if (!read_attribute(node_.attributes[i], argument)) {
             return false;
+          }
+          keyed = keyed || node_.attributes[i].isScalar();
+          if (node_.attributes[i].isDouble()) {
+            promote_key(state, traits.args[i], op, c10::get_default_dtype_as_scalartype());
           }
           break;
         default:
           return false;
       }
       op.arguments.push_back(std::move(argument));
+    }
+
+    // ATen's mul_(Scalar), which lists in place take, has the number first: there it is rounded to a half type.
+    if (over_lists && destination != nullptr && op.lowering->op == "mul" && op.arguments.size() == 2 && op.arguments[1].number) {
+      std::swap(op.arguments[0], op.arguments[1]);
     }
 
     // Where the results go.
@@ -242,6 +247,9 @@ class Reader {
     }
 
     for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (keyed && op.inputs[i].type < Type::F16) {
+        return false; // such a number may change the type, which `state` does not know
+      }
       if (tensors[i] == nullptr) {
         continue;
       }
@@ -253,6 +261,10 @@ class Reader {
       bool half = op.compute == Type::BF16 || op.compute == Type::F16;
       // With a rounding mode the quotient by such a number is not rounded before.
       if (half && leaf_numel(leaf) == 1 && (op.inputs[i].type != op.compute || has_text(op))) {
+        return false;
+      }
+      // Integers that the half type cannot hold are rounded to it first.
+      if (half && c10::isIntegralType(leaf_type(leaf), false)) {
         return false;
       }
       op.inputs[i].access = access(leaf, shape);
@@ -269,7 +281,7 @@ class Reader {
     if (!codegen::admitted(value, codegen_target())) {
       return false;
     }
-    if (scaled(op) && any_repeated(op)) {
+    if ((scaled(op) || op.lowering->op == "tanh_backward") && any_repeated(op)) {
       return false;
     }
     if (op.lowering->onednn != nullptr && !as_onednn(op, op.lowering->onednn(value), tensors)) {
@@ -325,7 +337,7 @@ class Reader {
     return true;
   }
 
-  // Where a factor's operand is one element for a whole row, ATen's compiler moves the product out of the scalar tail
+  // Where an operand is one element for a whole row, ATen's compiler moves its product out of the loop (of the scalar tail)
   // and does not contract it there.
   static bool scaled(const PointOp& op) {
     for (size_t i = 0; i < op.arguments.size(); ++i) {
@@ -370,7 +382,8 @@ class Reader {
 
   // A number that the loop is made for, with a guard: an alpha of 1, an exponent.
   bool specialise(PointOp& op, uint32_t parameter, Type type, bool fixed, Argument& argument) const {
-    if (numbers_.values == nullptr || std::find(numbers_.varying.begin(), numbers_.varying.end(), parameter) != numbers_.varying.end()) {
+    if (numbers_.values == nullptr ||
+        std::find(numbers_.varying.begin(), numbers_.varying.end(), parameter) != numbers_.varying.end()) {
       return false;
     }
     const Parameter& bytes = (*numbers_.values)[parameter];
@@ -403,6 +416,14 @@ class Reader {
     return true;
   }
 
+  // A number that belongs to the key takes part in the promotion (0.5 beside integers, 2 beside bools); a factor does not.
+  static void promote_key(at::native::ResultTypeState& state, const ArgTraits& argument, const PointOp& op, c10::ScalarType own) {
+    if (argument.kind == ArgKind::Scalar && !(op.lowering->unit >> op.arguments.size() & 1)) {
+      auto& into = state.wrappedResult;
+      into = into == c10::ScalarType::Undefined ? own : c10::promoteTypes(into, own);
+    }
+  }
+
   static bool has_text(const PointOp& op) {
     return std::any_of(op.arguments.begin(), op.arguments.end(), [](const Argument& a) { return a.kind == Argument::Kind::Text; });
   }
@@ -414,6 +435,20 @@ class Reader {
     if (iv.isString()) {
       argument.kind = Argument::Kind::Text;
       argument.text = iv.toStringRef();
+      return true;
+    }
+    if (iv.isBool() || iv.isInt()) {
+      argument.kind = Argument::Kind::Int;
+      argument.number = iv.isBool() ? static_cast<int64_t>(iv.toBool()) : iv.toInt();
+      return true;
+    }
+    if (iv.isDouble()) {
+      const double number = iv.toDouble();
+      std::ostringstream text;
+      text << std::hexfloat << number;
+      argument.kind = Argument::Kind::Text;
+      argument.text = text.str();
+      std::memcpy(&argument.number, &number, sizeof number);
       return true;
     }
     return false;

@@ -60,7 +60,8 @@ std::string verify(const Plan& plan, const PlanInput& input) {
         }
         return false;
       };
-      if (conflict(earlier.writes, later.reads) || conflict(earlier.writes, later.writes) || conflict(earlier.reads, later.writes)) {
+      if (conflict(earlier.writes, later.reads) || conflict(earlier.writes, later.writes) ||
+          conflict(earlier.reads, later.writes)) {
         return "the order of " + pair_of(input, earlier.step, later.step) + " is not kept";
       }
     }
@@ -83,6 +84,13 @@ std::string verify(const Plan& plan, const PlanInput& input) {
       for (const auto& operand : loop.operands) {
         if (!operand.number && !use(operand.index)) {
           return "a loop needs slot " + std::to_string(operand.index) + ", which has no memory";
+        }
+      }
+    }
+    for (uint32_t step : unit.steps) { // as they are, where loops are compared or cannot run
+      for (const auto& leaf : input.steps[step]->leaves) {
+        if (leaf.kind == LeafKind::Tensor && plan.memory[leaf.slot] == Plan::Memory::Arena) {
+          use(leaf.slot);
         }
       }
     }

@@ -15,13 +15,14 @@
 #include <ATen/core/List.h>
 #include <c10/core/AutogradState.h>
 
+#include <pthread.h>
+#include <sched.h>
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <pthread.h>
-#include <sched.h>
 #include <thread>
 
+#include "common/fork.h"
 #include "common/gil.h"
 #include "common/policy.h"
 #include "device/device.h"
@@ -34,6 +35,7 @@
 #include "recorder/value_check.h"
 #include "runtime/device_thread.h"
 #include "runtime/fragment.h"
+#include "runtime/kernel.h"
 #include "runtime/stats.h"
 
 namespace ae {
@@ -63,6 +65,9 @@ void greet() {
 
 class Recorder;
 Recorder& recorder();
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
 bool worth_handing_over(const Variant& variant);
 
 // Those that this process may use.
@@ -90,6 +95,9 @@ class Recorder {
   void flush_storage(const NeuronStorage& storage, FlushReason reason);
   void stop();
   void after_fork();
+  void settle(std::vector<Slot>& garbage) {
+    drain(garbage);
+  }
   void forget(bool metadata);
   void pending_work(uint64_t& ops, uint64_t& bytes);
   std::string explain();
@@ -135,7 +143,7 @@ class Recorder {
 Recorder& recorder() {
   static auto* r = [] {
     auto* made = new Recorder;
-    pthread_atfork(nullptr, nullptr, [] { recorder().after_fork(); });
+    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
     return made;
   }();
   return *r;
@@ -177,6 +185,31 @@ class Session {
  private:
   std::unique_lock<std::mutex> lock_;
 };
+
+// A fork finds nothing in flight and every lock free for the child. Forks may be the C library's, without Python's hooks.
+Session* fork_session = nullptr;
+
+void before_fork() {
+  if (inside) { // a kernel that forks: nothing can be done
+    return;
+  }
+  fork_session = new Session;
+  recorder().settle(fork_session->garbage);
+  acquire_fork_locks();
+}
+
+void after_fork_in_parent() {
+  if (fork_session != nullptr) {
+    release_fork_locks();
+    delete std::exchange(fork_session, nullptr);
+  }
+}
+
+void after_fork_in_child() {
+  recorder().after_fork();
+  queue_after_fork();
+  after_fork_in_parent();
+}
 
 // The call is `node`: its results are made without running anything.
 void Recorder::emit(Node& node, const c10::IValue* args, Results& results, std::vector<Slot>& garbage) {

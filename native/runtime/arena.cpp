@@ -1,6 +1,7 @@
 #include "runtime/arena.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/device.h"
 
@@ -54,7 +55,8 @@ c10::DataPtr borrow_arena(size_t bytes) {
   }
   if (*kept && kept_bytes >= bytes) {
     lent_bytes = kept_bytes;
-    return std::move(*kept);
+    kept_bytes = 0;
+    return std::exchange(*kept, {}); // a DataPtr that was only moved from still holds the address
   }
   kept->clear();
   kept_bytes = 0;

@@ -388,6 +388,9 @@ void Fragment::point(uint32_t slot, const void* data) {
 void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region) {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].origin == Origin::Outside) {
+      if (C10_UNLIKELY(region.slots[slot].storage->fault != nullptr)) {
+        continue; // nothing will touch it
+      }
       begin(slot, region);
       storages_[slot]->set_nbytes(region.slots[slot].storage->nbytes());
     } else if (plan.arena_offset[slot] >= 0) {
@@ -461,6 +464,7 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
       taint(step, region, fault);
     }
     tainted_.clear();
+    return_arena(std::move(arena));
     return fault;
   }
   {

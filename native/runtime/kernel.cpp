@@ -5,9 +5,11 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "codegen/lowering.h"
+#include "common/fork.h"
 #include "common/json.h"
 #include "common/policy.h"
 #include "plan/pointwise.h"
@@ -28,12 +30,16 @@ struct Registry {
   std::unordered_map<std::string, Known*> by_key;
   std::deque<Known> kernels; // by number - 1
   std::deque<uint64_t> queue;
-  uint64_t compiling = 0;
+  std::set<uint64_t> compiling;
   bool closed = false;
 };
 
 Registry& registry() {
-  static auto* r = new Registry;
+  static auto* r = [] {
+    auto* made = new Registry;
+    hold_at_fork(made->mutex);
+    return made;
+  }();
   return *r;
 }
 
@@ -92,7 +98,7 @@ int64_t next_kernel(int timeout_ms, std::string& name, std::string& ir) {
   }
   uint64_t id = r.queue.front();
   r.queue.pop_front();
-  ++r.compiling;
+  r.compiling.insert(id);
   auto& kernel = r.kernels[id - 1].kernel;
   lock.unlock();
   name = kernel.name;
@@ -114,7 +120,7 @@ void finish_kernel(uint64_t id, uint64_t address, uint64_t ns, bool cached) {
   known.cached = cached;
   known.kernel.function.store(reinterpret_cast<Kernel::Function>(address), std::memory_order_relaxed);
   settle(known, Kernel::State::Ready);
-  --r.compiling;
+  r.compiling.erase(id);
   counters.compiled.fetch_add(1, std::memory_order_relaxed);
   counters.compile_ns.fetch_add(ns, std::memory_order_relaxed);
 }
@@ -125,7 +131,14 @@ void fail_kernel(uint64_t id, const char* why) {
   TORCH_CHECK(id >= 1 && id <= r.kernels.size(), "no kernel has the number ", id);
   r.kernels[id - 1].kernel.why = why;
   settle(r.kernels[id - 1], Kernel::State::Failed);
-  --r.compiling;
+  r.compiling.erase(id);
+}
+
+void queue_after_fork() {
+  auto& r = registry();
+  r.queue.insert(r.queue.begin(), r.compiling.begin(), r.compiling.end());
+  r.compiling.clear();
+  new (&r.wanted) std::condition_variable; // the parent's threads wait at it
 }
 
 void close_queue() {
@@ -138,7 +151,7 @@ void close_queue() {
 uint64_t kernels_pending() {
   auto& r = registry();
   std::lock_guard lock(r.mutex);
-  return r.queue.size() + r.compiling;
+  return r.queue.size() + r.compiling.size();
 }
 
 std::string describe_kernels() {
