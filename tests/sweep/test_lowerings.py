@@ -4,6 +4,8 @@ import pytest
 import torch
 from lowering_cases import DTYPES, SIZES, info_calls, own_calls, problems, rows, shown, supports
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
