@@ -6,8 +6,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "common/fork.h"
-
 namespace ae {
 
 const std::vector<Exception>& op_exceptions() {
@@ -357,16 +355,21 @@ std::deque<OpTraits>& traits_store() {
 } // namespace
 
 const OpTraits& traits_of(const c10::OperatorHandle& op) {
-  static auto* index = [] {
-    hold_at_fork(traits_mutex);
-    return new std::unordered_map<c10::OperatorName, const OpTraits*>;
-  }();
+  static auto* index = new std::unordered_map<c10::OperatorName, const OpTraits*>;
   std::lock_guard<std::mutex> lock(traits_mutex);
   auto& slot = (*index)[op.operator_name()];
   if (slot == nullptr) {
     slot = &traits_store().emplace_back(op);
   }
   return *slot;
+}
+
+void lock_traits() {
+  traits_mutex.lock();
+}
+
+void unlock_traits() {
+  traits_mutex.unlock();
 }
 
 std::vector<const OpTraits*> all_traits() {

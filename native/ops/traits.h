@@ -87,6 +87,10 @@ bool recorder_takes(const c10::OperatorHandle& op);
 // The traits of an operator, made on first use and kept for ever.
 const OpTraits& traits_of(const c10::OperatorHandle& op);
 
+// Around a fork: the child has to find the lock free.
+void lock_traits();
+void unlock_traits();
+
 // Every traits object made so far.
 std::vector<const OpTraits*> all_traits();
 

@@ -22,7 +22,6 @@
 #include <mutex>
 #include <thread>
 
-#include "common/fork.h"
 #include "common/gil.h"
 #include "common/policy.h"
 #include "device/device.h"
@@ -195,20 +194,25 @@ void before_fork() {
   }
   fork_session = new Session;
   recorder().settle(fork_session->garbage);
-  acquire_fork_locks();
+  lock_traits();
+  lock_queue();
 }
 
-void after_fork_in_parent() {
+void after_fork(bool in_child) {
   if (fork_session != nullptr) {
-    release_fork_locks();
+    unlock_queue(in_child);
+    unlock_traits();
     delete std::exchange(fork_session, nullptr);
   }
 }
 
+void after_fork_in_parent() {
+  after_fork(false);
+}
+
 void after_fork_in_child() {
   recorder().after_fork();
-  queue_after_fork();
-  after_fork_in_parent();
+  after_fork(true);
 }
 
 // The call is `node`: its results are made without running anything.

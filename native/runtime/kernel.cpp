@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "codegen/lowering.h"
-#include "common/fork.h"
 #include "common/json.h"
 #include "common/policy.h"
 #include "plan/pointwise.h"
@@ -35,11 +34,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* r = [] {
-    auto* made = new Registry;
-    hold_at_fork(made->mutex);
-    return made;
-  }();
+  static auto* r = new Registry;
   return *r;
 }
 
@@ -53,8 +48,15 @@ std::string name_of_program(const codegen::Program& program) {
   return name;
 }
 
-void settle(Known& known, Kernel::State state) {
-  known.kernel.state.store(state, std::memory_order_release);
+void settle(Kernel& kernel, Kernel::State state) {
+  kernel.state.store(state, std::memory_order_release);
+}
+
+// A kernel that was being compiled no longer is. Under the lock.
+Known& compiled(Registry& r, uint64_t id) {
+  TORCH_CHECK(id >= 1 && id <= r.kernels.size(), "no kernel has the number ", id);
+  r.compiling.erase(id);
+  return r.kernels[id - 1];
 }
 
 } // namespace
@@ -82,7 +84,7 @@ Kernel* kernel_for(const codegen::Program& program) {
 void refuse(Kernel& kernel, const std::string& why) {
   std::lock_guard lock(registry().mutex);
   kernel.why = why;
-  kernel.state.store(Kernel::State::Failed, std::memory_order_release);
+  settle(kernel, Kernel::State::Failed);
   bump(counters.kernels_refused);
 }
 
@@ -114,13 +116,11 @@ int64_t next_kernel(int timeout_ms, std::string& name, std::string& ir) {
 void finish_kernel(uint64_t id, uint64_t address, uint64_t ns, bool cached) {
   auto& r = registry();
   std::lock_guard lock(r.mutex);
-  TORCH_CHECK(id >= 1 && id <= r.kernels.size(), "no kernel has the number ", id);
-  auto& known = r.kernels[id - 1];
+  auto& known = compiled(r, id);
   known.ns = ns;
   known.cached = cached;
   known.kernel.function.store(reinterpret_cast<Kernel::Function>(address), std::memory_order_relaxed);
-  settle(known, Kernel::State::Ready);
-  r.compiling.erase(id);
+  settle(known.kernel, Kernel::State::Ready);
   counters.compiled.fetch_add(1, std::memory_order_relaxed);
   counters.compile_ns.fetch_add(ns, std::memory_order_relaxed);
 }
@@ -128,17 +128,23 @@ void finish_kernel(uint64_t id, uint64_t address, uint64_t ns, bool cached) {
 void fail_kernel(uint64_t id, const char* why) {
   auto& r = registry();
   std::lock_guard lock(r.mutex);
-  TORCH_CHECK(id >= 1 && id <= r.kernels.size(), "no kernel has the number ", id);
-  r.kernels[id - 1].kernel.why = why;
-  settle(r.kernels[id - 1], Kernel::State::Failed);
-  r.compiling.erase(id);
+  auto& kernel = compiled(r, id).kernel;
+  kernel.why = why;
+  settle(kernel, Kernel::State::Failed);
 }
 
-void queue_after_fork() {
+void lock_queue() {
+  registry().mutex.lock();
+}
+
+void unlock_queue(bool in_child) {
   auto& r = registry();
-  r.queue.insert(r.queue.begin(), r.compiling.begin(), r.compiling.end());
-  r.compiling.clear();
-  new (&r.wanted) std::condition_variable; // the parent's threads wait at it
+  if (in_child) {
+    r.queue.insert(r.queue.begin(), r.compiling.begin(), r.compiling.end());
+    r.compiling.clear();
+    new (&r.wanted) std::condition_variable; // the parent's threads wait at it
+  }
+  r.mutex.unlock();
 }
 
 void close_queue() {

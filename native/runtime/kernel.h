@@ -43,8 +43,9 @@ int64_t next_kernel(int timeout_ms, std::string& name, std::string& ir);
 void finish_kernel(uint64_t id, uint64_t address, uint64_t ns, bool cached);
 void fail_kernel(uint64_t id, const char* why);
 void close_queue();
-// In the child of a fork: what was being compiled is wanted again.
-void queue_after_fork();
+// Around a fork: the child has to find the lock free, and what was being compiled is wanted again there.
+void lock_queue();
+void unlock_queue(bool in_child);
 
 // Kernels that are queued or being compiled.
 uint64_t kernels_pending();
