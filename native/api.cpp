@@ -184,36 +184,9 @@ char* ae_describe_ops(void) {
 }
 
 char* ae_describe_lowerings(int everything) {
-  using namespace codegen;
-  std::string out = "[";
-  const Target target = everything != 0 ? Target{Target::Level::Avx512, true, Target::Onednn::Avx512Fp16} : codegen_target();
-  for (const auto& row : lowerings()) {
-    Value value; // a call with no arguments, in float if there is such
-    value.lowering = &row;
-    value.compute = row.types & bit(Type::F32) ? Type::F32 : row.types & bit(Type::F64) ? Type::F64 : Type::I64;
-    value.type = value.compute;
-    out += out.size() > 1 ? ", {\"op\": " : "{\"op\": ";
-    append_json(out, row.op);
-    out += ", \"types\": [";
-    for (size_t i = 0, n = 0; i < kTypes; ++i) {
-      if (row.types & bit(static_cast<Type>(i))) {
-        out += n++ > 0 ? ", " : "";
-        append_json(out, name_of(static_cast<Type>(i)));
-      }
-    }
-    const uint32_t cut = row.cut != nullptr ? row.cut(value, target) : 0;
-    const char* array = row.array != nullptr ? row.array(value, target) : nullptr;
-    out += "], \"cut\": " + (cut != 0 ? std::to_string(cut) : "null") + ", \"array\": ";
-    if (array != nullptr) {
-      append_json(out, array);
-    } else {
-      out += "null";
-    }
-    out += ", \"how\": ";
-    append_json(out, row.how);
-    out += "}";
-  }
-  return copy_text(out + "]");
+  using codegen::Target;
+  constexpr Target all{Target::Level::Avx512, true, Target::Onednn::Avx512Fp16};
+  return copy_text(codegen::describe_lowerings(everything != 0 ? all : codegen_target()));
 }
 
 int ae_compile_next(int timeout_ms, ae_compile_job* out) {

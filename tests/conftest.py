@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import adaptive_eager
+from adaptive_eager import _native
 
 # Loops that tests compile are kept here and not where the user's are.
 CACHE = tempfile.TemporaryDirectory(prefix="adaptive_eager_")
@@ -116,6 +117,18 @@ def python() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def little_memory() -> Iterator[Callable[[], None]]:
+    """little_memory(): from now on the device can get 3 MiB more than it holds, until the test ends."""
+
+    def limit() -> None:
+        torch.neuron.empty_cache()
+        _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + (3 << 20))
+
+    yield limit
+    _native.lib.ae_memory_set_limit(0)
 
 
 @pytest.fixture(scope="session")

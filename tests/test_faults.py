@@ -1,6 +1,6 @@
 """What fails although nothing could be seen of it when it was recorded: the error comes at the next read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,18 +12,6 @@ from adaptive_eager import _native, flush
 @pytest.fixture(autouse=True)
 def adaptive(reset: None) -> None:
     adaptive_eager.set_mode("adaptive")
-
-
-@pytest.fixture
-def little_memory() -> Iterator[Callable[[], None]]:
-    """little_memory(): from now on the device can get 3 MiB more than it holds, until the test ends."""
-
-    def limit() -> None:
-        torch.neuron.empty_cache()
-        _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + (3 << 20))
-
-    yield limit
-    _native.lib.ae_memory_set_limit(0)
 
 
 @pytest.fixture

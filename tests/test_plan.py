@@ -586,18 +586,6 @@ def test_optimizer_over_many_small_tensors(name: str, foreach: bool) -> None:
 # What fails
 
 
-@pytest.fixture
-def little_memory() -> Iterator[Callable[[], None]]:
-    """little_memory(): from now on the device can get 3 MiB more than it holds, until the test ends."""
-
-    def limit() -> None:
-        torch.neuron.empty_cache()
-        _native.lib.ae_memory_set_limit(torch.neuron.memory_reserved() + (3 << 20))
-
-    yield limit
-    _native.lib.ae_memory_set_limit(0)
-
-
 @pytest.mark.xfail(reason="Fragment::run_unit poisons all steps of a unit that finds no memory", strict=False)
 def test_loop_that_finds_no_memory_harms_nothing_else(little_memory: Callable[[], None]) -> None:
     x, big = torch.ones(8, device="neuron"), torch.ones(1 << 20, device="neuron")

@@ -56,4 +56,7 @@ const std::vector<Lowering>& lowerings();
 // Whether the value's op is admitted with these types and arguments on this target.
 bool admitted(const Value& value, const Target& target);
 
+// JSON: [{"op", "types", "cut", "array", "how"}], each row as it is on the target.
+std::string describe_lowerings(const Target& target);
+
 } // namespace ae::codegen

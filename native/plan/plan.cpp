@@ -469,16 +469,7 @@ void assign_memory(Plan& plan, const PlanInput& input) {
       continue;
     }
     for (uint32_t step : plan.units[u].steps) {
-      for (const auto& leaf : input.steps[step]->leaves) {
-        if (leaf.kind == LeafKind::Tensor) {
-          extend(leaf.slot);
-        }
-      }
-      for (const auto& output : input.steps[step]->outputs) {
-        if (output.defined) {
-          extend(output.slot);
-        }
-      }
+      input.steps[step]->each_slot(extend);
     }
   }
   std::vector<ArenaRequest> requests;

@@ -9,12 +9,11 @@
 #include <ATen/ops/result_type.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
-
-#include <algorithm>
 
 namespace ae {
 namespace {
@@ -45,6 +44,10 @@ c10::ScalarType leaf_type(const Leaf& leaf) {
   return static_cast<c10::ScalarType>(leaf.dtype);
 }
 
+void combine(c10::ScalarType& into, c10::ScalarType type) {
+  into = into == c10::ScalarType::Undefined ? type : c10::promoteTypes(into, type);
+}
+
 // ATen's promotion (at::native::update_result_type_state), from records instead of tensors.
 void promote(at::native::ResultTypeState& state, const Leaf& leaf) {
   auto type = leaf_type(leaf);
@@ -52,8 +55,7 @@ void promote(at::native::ResultTypeState& state, const Leaf& leaf) {
   if (wrapped && c10::isFloatingType(type)) {
     type = c10::get_default_dtype_as_scalartype();
   }
-  auto& into = leaf.kind == LeafKind::Tensor && leaf.dim > 0 ? state.dimResult : wrapped ? state.wrappedResult : state.zeroResult;
-  into = into == c10::ScalarType::Undefined ? type : c10::promoteTypes(into, type);
+  combine(leaf.kind == LeafKind::Tensor && leaf.dim > 0 ? state.dimResult : wrapped ? state.wrappedResult : state.zeroResult, type);
 }
 
 class Reader {
@@ -419,8 +421,7 @@ class Reader {
   // A number that belongs to the key takes part in the promotion (0.5 beside integers, 2 beside bools); a factor does not.
   static void promote_key(at::native::ResultTypeState& state, const ArgTraits& argument, const PointOp& op, c10::ScalarType own) {
     if (argument.kind == ArgKind::Scalar && !(op.lowering->unit >> op.arguments.size() & 1)) {
-      auto& into = state.wrappedResult;
-      into = into == c10::ScalarType::Undefined ? own : c10::promoteTypes(into, own);
+      combine(state.wrappedResult, own);
     }
   }
 

@@ -95,6 +95,21 @@ struct Node {
   std::unique_ptr<Fragment> fragment; // of the region that ends here
   std::array<uint64_t, static_cast<size_t>(FlushReason::Count)> ends{};
 
+  // Of every tensor that it takes or returns.
+  template <class F>
+  void each_slot(F&& f) const {
+    for (const auto& leaf : leaves) {
+      if (leaf.kind == LeafKind::Tensor) {
+        f(leaf.slot);
+      }
+    }
+    for (const auto& output : outputs) {
+      if (output.defined) {
+        f(output.slot);
+      }
+    }
+  }
+
   Node();
   ~Node();
   Node(const Node&) = delete;

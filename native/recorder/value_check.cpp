@@ -26,14 +26,18 @@ Bounds scan(const T* data, int64_t count) {
   return {static_cast<int64_t>(low), static_cast<int64_t>(high)};
 }
 
+const NeuronStorage* storage_of(const Tensor& t) {
+  return on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+}
+
 const NeuronStorage* pending_storage(const Tensor& t, const Region& region) {
-  auto* storage = on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+  const auto* storage = storage_of(t);
   return storage && region.touches(*storage) ? storage : nullptr;
 }
 
 // Before the memory is read.
 void finish(const Tensor& t) {
-  auto* storage = on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+  const auto* storage = storage_of(t);
   if (storage != nullptr && storage->written_in_flight > 0) {
     wait_for_device();
   }
@@ -44,7 +48,7 @@ std::optional<Bounds> bounds_of(const Tensor& t, const Region& region, int64_t m
   if (t.numel() == 0) {
     return Bounds{};
   }
-  auto* known = on_neuron(t) && t.has_storage() ? as_neuron(t.storage()) : nullptr;
+  const auto* known = storage_of(t);
   if (known != nullptr && known->written_in_flight > 0 && !(region.touches(*known) && region.slots[known->slot].written)) {
     if (known->low <= known->high && known->type == t.scalar_type()) {
       return Bounds{known->low, known->high};

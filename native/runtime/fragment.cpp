@@ -384,11 +384,19 @@ void Fragment::point(uint32_t slot, const void* data) {
   storages_[slot]->set_data_ptr_noswap(c10::DataPtr(const_cast<void*>(data), c10::Device(c10::kCPU)));
 }
 
-// Pointers of what is there before the first step, and numbers.
-void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region) {
+std::byte* Fragment::address(const Loop::Operand& operand, Region& region) const {
+  return operand.number ? region.parameters[operand.index].bytes.data()
+                        : static_cast<std::byte*>(const_cast<void*>(storages_[operand.index]->data())) + operand.begin;
+}
+
+// Pointers of what is there before the first step, and numbers. What an op that failed in flight left out taints.
+void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault) {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].origin == Origin::Outside) {
-      if (C10_UNLIKELY(region.slots[slot].storage->fault != nullptr)) {
+      if (const auto& failed = region.slots[slot].storage->fault; C10_UNLIKELY(failed != nullptr)) {
+        tainted_.resize(slots_.size());
+        tainted_[slot] = true;
+        fault = fault ? fault : failed;
         continue; // nothing will touch it
       }
       begin(slot, region);
@@ -449,15 +457,7 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
   try {
     plan = &variant.choose(region.parameters);
     arena = borrow_arena(plan->arena_bytes);
-    set_up(*plan, static_cast<std::byte*>(arena.get()), region);
-    for (size_t slot = 0; slot < slots_.size(); ++slot) { // an op that failed in a region that was in flight
-      const auto& storage = *region.slots[slot].storage;
-      if (C10_UNLIKELY(storage.fault != nullptr && slots_[slot].origin == Origin::Outside)) {
-        tainted_.resize(slots_.size());
-        tainted_[slot] = true;
-        fault = fault ? fault : storage.fault;
-      }
-    }
+    set_up(*plan, static_cast<std::byte*>(arena.get()), region, fault);
   } catch (const std::exception& error) {
     fault = std::make_shared<const Fault>("launch", error);
     for (const auto& step : steps_) {
@@ -541,16 +541,7 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
             point(slot, extra.back().second.get());
           }
         };
-        for (const auto& leaf : step.node->leaves) {
-          if (leaf.kind == LeafKind::Tensor) {
-            provide(leaf.slot);
-          }
-        }
-        for (const auto& output : step.node->outputs) {
-          if (output.defined) {
-            provide(output.slot);
-          }
-        }
+        step.node->each_slot(provide);
       }
       run(step, region);
     } catch (const std::exception& error) {
@@ -567,9 +558,7 @@ void Fragment::run_loops(const Plan::Unit& unit, Region& region) {
   for (const auto& loop : unit.loops) {
     void* addresses[kMaxLoopOperands];
     for (size_t i = 0; i < loop.operands.size(); ++i) {
-      const auto& operand = loop.operands[i];
-      addresses[i] = operand.number ? static_cast<void*>(region.parameters[operand.index].bytes.data())
-                                    : static_cast<std::byte*>(const_cast<void*>(storages_[operand.index]->data())) + operand.begin;
+      addresses[i] = address(loop.operands[i], region);
     }
     run_loop(loop, addresses);
   }
@@ -588,11 +577,7 @@ bool Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, 
     size_t next = 0;
     for (size_t i = 0; i < loop.operands.size(); ++i) {
       const auto& operand = loop.operands[i];
-      if (operand.number) {
-        addresses[i] = region.parameters[operand.index].bytes.data();
-        continue;
-      }
-      addresses[i] = static_cast<std::byte*>(const_cast<void*>(storages_[operand.index]->data())) + operand.begin;
+      addresses[i] = address(operand, region);
       if (operand.stored) {
         const Access& access = loop.stores[next++];
         auto bytes = static_cast<size_t>(access.end() - access.begin);

@@ -105,9 +105,10 @@ struct Fragment {
   void run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void run_loops(const Plan::Unit& unit, Region& region);
   bool compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
-  void set_up(const Plan& plan, std::byte* arena, Region& region);
+  void set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault);
   void begin(uint32_t slot, Region& region);
   void point(uint32_t slot, const void* data);
+  std::byte* address(const Loop::Operand& operand, Region& region) const;
   bool tainted(const Step& step) const;
   void taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault);
   void take_result(const Returned& returned, const at::Tensor& result);

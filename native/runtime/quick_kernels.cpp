@@ -167,15 +167,10 @@ std::unique_ptr<Quick> quick_argmax(const QuickCall& call) {
 
 namespace ae {
 
-#define NONE(maker)                                \
-  std::unique_ptr<Quick> maker(const QuickCall&) { \
-    return nullptr;                                \
-  }
-NONE(quick_layer_norm)
-NONE(quick_attention)
-NONE(quick_sum)
-NONE(quick_argmax)
-#undef NONE
+AE_NEVER_QUICK(quick_layer_norm)
+AE_NEVER_QUICK(quick_attention)
+AE_NEVER_QUICK(quick_sum)
+AE_NEVER_QUICK(quick_argmax)
 
 } // namespace ae
 #endif

@@ -77,6 +77,12 @@ inline bool apart(const at::Tensor& a, const at::Tensor& b) {
 // A list of integers in whichever form the schema has it, or nothing.
 bool read_ints(const c10::IValue& value, c10::SmallVectorImpl<int64_t>& ints);
 
+// A maker that takes nothing, where ATen's stubs are not there.
+#define AE_NEVER_QUICK(maker)                      \
+  std::unique_ptr<Quick> maker(const QuickCall&) { \
+    return nullptr;                                \
+  }
+
 using QuickMaker = std::unique_ptr<Quick> (*)(const QuickCall&);
 std::unique_ptr<Quick> quick_roll(const QuickCall& call);
 std::unique_ptr<Quick> quick_cat(const QuickCall& call);

@@ -88,15 +88,10 @@ std::unique_ptr<Quick> quick_log_softmax_backward(const QuickCall& call) {
 
 namespace ae {
 
-#define NONE(maker)                                \
-  std::unique_ptr<Quick> maker(const QuickCall&) { \
-    return nullptr;                                \
-  }
-NONE(quick_softmax)
-NONE(quick_log_softmax)
-NONE(quick_softmax_backward)
-NONE(quick_log_softmax_backward)
-#undef NONE
+AE_NEVER_QUICK(quick_softmax)
+AE_NEVER_QUICK(quick_log_softmax)
+AE_NEVER_QUICK(quick_softmax_backward)
+AE_NEVER_QUICK(quick_log_softmax_backward)
 
 } // namespace ae
 #endif
