@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from fusion import check, compare, forced, forget, launched, loops, no_refusals, settle, units
+from fusion import check, compare, forced, forget, launched, loops, no_refusals, settle, units, wait
 
 import adaptive_eager
 from adaptive_eager import _native, config
@@ -586,7 +586,6 @@ def test_optimizer_over_many_small_tensors(name: str, foreach: bool) -> None:
 # What fails
 
 
-@pytest.mark.xfail(reason="Fragment::run_unit poisons all steps of a unit that finds no memory", strict=False)
 def test_loop_that_finds_no_memory_harms_nothing_else(little_memory: Callable[[], None]) -> None:
     x, big = torch.ones(8, device="neuron"), torch.ones(1 << 20, device="neuron")
 
@@ -616,6 +615,40 @@ def test_loop_that_finds_no_memory_harms_nothing_else(little_memory: Callable[[]
     again = program()
     assert again["needing"].tolist()[0] == again["failed"].tolist()[0] + 1
     assert big.tolist()[:3] == [7.0] * 3  # what shares a loop with the op that failed
+
+
+def test_first_comparison_of_a_loop_needs_no_memory_of_its_own(little_memory: Callable[[], None]) -> None:
+    big = torch.ones(1 << 19, device="neuron")
+    with forced(compare=1):
+        forget()
+        for _ in range(2):  # compiled, and never launched
+            result = (big * 5).add_(1)
+            adaptive_eager.flush()
+            del result
+            wait()
+            little_memory()
+        result = (big * 5).add_(1)
+        assert result.tolist()[-1] == 6.0
+
+
+def test_temporaries_that_find_no_memory_harm_nothing_else(little_memory: Callable[[], None]) -> None:
+    x, big = torch.ones(8, device="neuron"), torch.ones(1 << 20, device="neuron")
+
+    def program() -> Tensors:
+        small = (x * 3 + 1).relu()
+        return [small, (big * 2).cumsum(0)[:4].clone()]
+
+    for _ in range(3):
+        results = program()
+        settle()
+        del results
+    little_memory()
+    small, failed = program()
+    assert small.tolist() == [4.0] * 8
+    with pytest.raises(torch.OutOfMemoryError, match=r"aten::\w+(\.\w+)? failed when its recorded region ran"):
+        failed.tolist()
+    _native.lib.ae_memory_set_limit(0)
+    assert program()[1].tolist() == [2.0, 4.0, 6.0, 8.0]
 
 
 def test_poisoned_input_in_the_middle_of_loops(little_memory: Callable[[], None]) -> None:

@@ -59,9 +59,10 @@ void* allocate_slowly(size_t nbytes) {
   if (void* data = pool.allocate(nbytes)) {
     return data;
   }
-  if (!NoFlushScope::active() && work_pending()) {
+  if (!NoFlushScope::active()) {
     NoFlushScope scope;
     flush(FlushReason::OutOfMemory); // gives back the operands that recorded ops keep alive
+    drop_scratch();
     pool.empty_cache();
     if (void* data = pool.allocate(nbytes)) {
       return data;
@@ -99,7 +100,7 @@ class NeuronAllocator final : public c10::DeviceAllocator {
   }
 
   void emptyCache(c10::MempoolId_t) override {
-    pool.empty_cache();
+    ae_memory_empty_cache();
   }
 
   // Ops run in program order whatever their stream, and recorded ones keep their storages: nothing to wait for.
@@ -211,6 +212,7 @@ void ae_memory_reset_accumulated(void) {
 }
 
 void ae_memory_empty_cache(void) {
+  ae::drop_scratch();
   ae::pool.empty_cache();
 }
 

@@ -32,6 +32,7 @@
 #include "recorder/match.h"
 #include "recorder/trie.h"
 #include "recorder/value_check.h"
+#include "runtime/arena.h"
 #include "runtime/device_thread.h"
 #include "runtime/fragment.h"
 #include "runtime/kernel.h"
@@ -98,6 +99,7 @@ class Recorder {
     drain(garbage);
   }
   void forget(bool metadata);
+  void drop_scratch();
   void pending_work(uint64_t& ops, uint64_t& bytes);
   std::string explain();
   double bench(int count);
@@ -668,6 +670,15 @@ void Recorder::forget(bool metadata) {
   session.unlock();
 }
 
+void Recorder::drop_scratch() {
+  if (!inside) {
+    Session session;
+    drain(session.garbage);
+    drop_arena();
+    session.unlock();
+  }
+}
+
 void Recorder::pending_work(uint64_t& ops, uint64_t& bytes) {
   Session session;
   ops = region_.ops;
@@ -789,6 +800,10 @@ void flush_storage(c10::StorageImpl* storage, FlushReason reason) {
 
 void flush_random(FlushReason reason) {
   recorder().flush_random(reason);
+}
+
+void drop_scratch() {
+  recorder().drop_scratch();
 }
 
 bool work_pending() {

@@ -29,6 +29,9 @@ void flush(FlushReason reason);
 // flush() only when recorded work touches this storage.
 void flush_storage(c10::StorageImpl* storage, FlushReason reason);
 
+// Gives the allocator back what is kept from one launch for the next. Waits until nothing runs.
+void drop_scratch();
+
 // Whether any recorded op has not been launched yet.
 bool work_pending();
 

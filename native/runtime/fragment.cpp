@@ -401,7 +401,7 @@ void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region, std::s
       }
       begin(slot, region);
       storages_[slot]->set_nbytes(region.slots[slot].storage->nbytes());
-    } else if (plan.arena_offset[slot] >= 0) {
+    } else if (plan.arena_offset[slot] >= 0 && has_arena_) {
       point(slot, arena + plan.arena_offset[slot]);
     }
   }
@@ -456,7 +456,12 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
   uint64_t start = now_ns();
   try {
     plan = &variant.choose(region.parameters);
-    arena = borrow_arena(plan->arena_bytes);
+    try {
+      arena = borrow_arena(plan->arena_bytes);
+      has_arena_ = true;
+    } catch (const c10::OutOfMemoryError&) {
+      has_arena_ = false;
+    }
     set_up(*plan, static_cast<std::byte*>(arena.get()), region, fault);
   } catch (const std::exception& error) {
     fault = std::make_shared<const Fault>("launch", error);
@@ -473,7 +478,11 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
       if (C10_UNLIKELY(!bench_execution.load(std::memory_order_relaxed))) {
         break;
       }
-      run_unit(unit, *plan, region, fault);
+      if (C10_LIKELY(has_arena_)) {
+        run_unit(unit, *plan, region, fault);
+      } else {
+        run_steps(unit, *plan, region, fault);
+      }
       for (uint32_t slot : unit.last_uses) {
         held_[slot].reset();
       }
@@ -485,39 +494,48 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
     }
   }
   tainted_.clear();
+  extra_.clear();
   stack_.clear();
   return_arena(std::move(arena));
   variant.observe(*plan, now_ns() - start);
   return fault;
 }
 
+// A loop that finds no memory runs as the steps that it stands for, each of which may find some or fail alone.
 void Fragment::run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
   if (unit.loops.empty() || C10_UNLIKELY(!tainted_.empty())) {
     return run_steps(unit, plan, region, fault);
   }
   try {
     if (C10_UNLIKELY(!unit.compared)) {
-      unit.compared = compare_unit(unit, plan, region, fault);
-      return;
+      return compare_unit(unit, plan, region, fault);
     }
     for (uint32_t slot : unit.begins) {
       begin(slot, region);
     }
-    run_loops(unit, region);
-  } catch (const std::exception& error) {
-    auto failed = std::make_shared<const Fault>(steps_[unit.steps[0]].node->traits->name.c_str(), error);
-    for (uint32_t step : unit.steps) {
-      taint(steps_[step], region, failed);
-    }
-    if (!fault) {
-      fault = std::move(failed);
-    }
+  } catch (const c10::OutOfMemoryError&) {
+    return run_steps(unit, plan, region, fault);
   }
+  run_loops(unit, region);
 }
 
-// Memory that the plan did not provide because loops keep values in registers is allocated here.
+// Memory for a step of a unit that was to run as loops, or without an arena: also what the plan does not provide.
+void Fragment::provide(const Step& step, const Plan& plan, Region& region) {
+  extra_.resize(slots_.size());
+  step.node->each_slot([&](uint32_t slot) {
+    if (slots_[slot].origin != Origin::Made) {
+      return;
+    }
+    if (plan.memory[slot] == Plan::Memory::Own) {
+      begin(slot, region);
+    } else if ((plan.memory[slot] == Plan::Memory::None || !has_arena_) && !extra_[slot]) {
+      extra_[slot] = allocate_block(slots_[slot].bytes);
+      point(slot, extra_[slot].get());
+    }
+  });
+}
+
 void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
-  std::vector<std::pair<uint32_t, c10::DataPtr>> extra;
   for (uint32_t at : unit.steps) {
     auto& step = steps_[at];
     if (C10_UNLIKELY(!tainted_.empty() && tainted(step))) {
@@ -525,23 +543,14 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
       continue;
     }
     try {
-      for (uint32_t slot : unit.begins) {
-        if (slots_[slot].origin == Origin::Made) {
-          begin(slot, region);
+      if (C10_LIKELY(unit.loops.empty() && has_arena_)) {
+        for (uint32_t slot : unit.begins) {
+          if (slots_[slot].origin == Origin::Made) {
+            begin(slot, region);
+          }
         }
-      }
-      if (C10_UNLIKELY(!unit.loops.empty())) {
-        auto provide = [&](uint32_t slot) {
-          bool provided = plan.memory[slot] != Plan::Memory::None || slots_[slot].origin != Origin::Made;
-          for (const auto& [known, block] : extra) {
-            provided |= known == slot;
-          }
-          if (!provided) {
-            extra.emplace_back(slot, allocate_block(slots_[slot].bytes));
-            point(slot, extra.back().second.get());
-          }
-        };
-        step.node->each_slot(provide);
+      } else {
+        provide(step, plan, region);
       }
       run(step, region);
     } catch (const std::exception& error) {
@@ -551,6 +560,9 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
         fault = std::move(failed);
       }
     }
+  }
+  if (has_arena_) {
+    extra_.clear();
   }
 }
 
@@ -565,12 +577,16 @@ void Fragment::run_loops(const Plan::Unit& unit, Region& region) {
 }
 
 // The first time: the loops write to memory of their own, the steps run as they are, and what both wrote is compared.
-bool Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
+// Throws, having done nothing, if there is no memory for both.
+void Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
   struct Result {
     const Loop* loop;
     const Access* access;
     c10::DataPtr memory;
   };
+  for (uint32_t step : unit.steps) {
+    provide(steps_[step], plan, region);
+  }
   std::vector<Result> results;
   for (const auto& loop : unit.loops) {
     void* addresses[kMaxLoopOperands];
@@ -593,17 +609,16 @@ bool Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, 
   auto before = fault;
   run_steps(unit, plan, region, fault);
   if (fault != before) {
-    return false;
+    return;
   }
-  bool good = true;
+  unit.compared = true;
   for (const auto& result : results) {
     const auto* written = static_cast<const std::byte*>(storages_[result.access->slot]->data()) + result.access->begin;
     if (!same_values(*result.access, written, static_cast<const std::byte*>(result.memory.get()))) {
       refuse(*result.loop->kernel, "gave other results than the kernels that it replaces");
-      good = false;
+      unit.compared = false;
     }
   }
-  return good;
 }
 
 } // namespace ae

@@ -103,8 +103,9 @@ struct Fragment {
   void copy_results(const Step& step);
   void run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void provide(const Step& step, const Plan& plan, Region& region);
   void run_loops(const Plan::Unit& unit, Region& region);
-  bool compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault);
   void begin(uint32_t slot, Region& region);
   void point(uint32_t slot, const void* data);
@@ -121,9 +122,11 @@ struct Fragment {
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<uint64_t> mask_; // scratch of the host
   const Variant* running_ = nullptr;
-  std::vector<bool> tainted_;    // slots without valid values: empty as long as nothing failed
-  torch::jit::Stack stack_;      // scratch
-  std::vector<at::Tensor> held_; // scratch
+  bool has_arena_ = true;           // while it is launched
+  std::vector<c10::DataPtr> extra_; // by slot: what was allocated because the plan provides none
+  std::vector<bool> tainted_;       // slots without valid values: empty as long as nothing failed
+  torch::jit::Stack stack_;         // scratch
+  std::vector<at::Tensor> held_;    // scratch
 };
 
 } // namespace ae
