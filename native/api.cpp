@@ -63,7 +63,7 @@ int ae_init(void) {
     register_copies(*kernels);
     register_composites(*kernels, *autograd);
     register_rnn(*kernels, *autograd);
-    register_hot(*kernels);
+    register_hot(*kernels, *autograd);
     register_recorder(*kernels);
     register_fallbacks();
     done = true;

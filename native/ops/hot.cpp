@@ -1,4 +1,5 @@
-// Kernels with the C++ signature of their op, for tables/hot_ops.def: nothing is boxed, no reference is counted.
+// Kernels with the C++ signature of their op, for tables/hot_ops.def: nothing is boxed, no reference is counted. They
+// stand before autograd's kernels too, for calls that need no gradient.
 #include <ATen/Operators.h>
 
 #include "ops/borrowed.h"
@@ -44,9 +45,6 @@ void push(Borrowed<N>& args, const T& value) {
 }
 
 // The tensor that an in-place op returns: its one argument of type Tensor&.
-at::Tensor& written() {
-  TORCH_INTERNAL_ASSERT(false);
-}
 template <class First, class... Rest>
 at::Tensor& written(First&& first, Rest&&... rest) {
   if constexpr (std::is_same_v<First, at::Tensor&>) {
@@ -54,6 +52,44 @@ at::Tensor& written(First&& first, Rest&&... rest) {
   } else {
     return written(std::forward<Rest>(rest)...);
   }
+}
+
+bool differentiable(const at::Tensor& tensor, bool grad_mode) {
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return impl->autograd_meta() != nullptr && ((grad_mode && impl->requires_grad()) || tensor._fw_grad(0).defined());
+}
+
+// Whether autograd has anything to do with the argument, found without a reference taken.
+template <class T>
+bool differentiable(const T& value, bool grad_mode) {
+  if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) {
+    return value.has_value() && differentiable(*value, grad_mode);
+  } else if constexpr (std::is_same_v<T, at::TensorList> || std::is_same_v<T, at::ITensorListRef>) {
+    for (const at::Tensor& tensor : value) {
+      if (differentiable(tensor, grad_mode)) {
+        return true;
+      }
+    }
+    return false;
+  } else {
+    static_assert(!std::is_same_v<T, c10::List<std::optional<at::Tensor>>>);
+    return false;
+  }
+}
+
+const uint64_t kDeviceKeys = c10::DispatchKeySet(c10::DispatchKey::PrivateUse1).raw_repr();
+const uint64_t kBelowAutograd =
+    c10::after_autograd_keyset.raw_repr() & ~(c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView).raw_repr() |
+                                              c10::DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr());
+
+// Below autograd, nothing but the device's kernels wants the call: no mode, subclass, lazy conjugation.
+bool only_device(c10::DispatchKeySet keys) {
+  return (keys.raw_repr() & kBelowAutograd) == kDeviceKeys;
+}
+
+// The same op of autograd, which has it under this key too.
+c10::DispatchKeySet by_other_key(c10::DispatchKeySet keys) {
+  return keys.remove(c10::DispatchKey::AutogradPrivateUse1).add(c10::DispatchKey::AutogradOther);
 }
 
 template <class R>
@@ -87,6 +123,7 @@ template <class Op, class Schema>
 struct Hot;
 template <class Op, class R, class... A>
 struct Hot<Op, R(A...)> {
+  using Result = R;
   inline static const OpTraits* traits = nullptr;
   static R call(A... a) {
     Results results;
@@ -101,10 +138,28 @@ struct Hot<Op, R(A...)> {
       return Return<R>::take(results);
     }
   }
+
+  // Autograd's kernel, for calls that it has nothing to do with. PyTorch's own takes references to find that out, and
+  // for a tensor that only Python holds each of them costs the GIL.
+  static R autograd(c10::DispatchKeySet keys, A... a) {
+    bool grad_mode = c10::GradMode::is_enabled();
+    if (!only_device(keys) || (differentiable(a, grad_mode) || ...)) {
+      return Op::redispatch(by_other_key(keys), std::forward<A>(a)...);
+    }
+    if constexpr (std::is_same_v<R, at::Tensor&>) {
+      at::Tensor& result = call(std::forward<A>(a)...);
+      if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
+        result.unsafeGetTensorImpl()->bump_version();
+      }
+      return result;
+    } else {
+      return call(std::forward<A>(a)...);
+    }
+  }
 };
 
 template <class Op>
-void register_one(torch::Library& m) {
+void register_one(torch::Library& kernels, torch::Library& autograd) {
   using H = Hot<Op, typename Op::schema>;
   auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
   H::traits = &traits_of(op);
@@ -112,13 +167,20 @@ void register_one(torch::Library& m) {
   if (Op::overload_name[0] != '\0') {
     name += std::string(".") + Op::overload_name;
   }
-  m.impl(name.c_str(), TORCH_FN(H::call));
+  kernels.impl(name.c_str(), TORCH_FN(H::call));
+  // Only where the kernel that this one stands before does what it does here.
+  bool returns_written = std::is_same_v<typename H::Result, at::Tensor&>;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::AutogradPrivateUse1) &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) == returns_written) {
+    autograd.impl(name.c_str(), TORCH_FN(H::autograd));
+  }
 }
 
 } // namespace
 
-void register_hot(torch::Library& m) {
-#define RECORD(op) register_one<at::_ops::op>(m);
+void register_hot(torch::Library& kernels, torch::Library& autograd) {
+#define RECORD(op) register_one<at::_ops::op>(kernels, autograd);
 #define REPLAY(op)
 #include "tables/hot_ops.def"
 #undef RECORD

@@ -13,8 +13,9 @@
 namespace ae {
 namespace {
 
-// How long a thread looks before it sleeps: about what waking it would cost.
-constexpr uint64_t kSpinNs = 30000;
+// How long a thread looks before it sleeps: as long as a host takes to record a long region, since waking a thread costs
+// both sides more than a short one.
+constexpr uint64_t kSpinNs = 300000;
 
 void relax() {
 #if defined(__x86_64__)
