@@ -11,6 +11,28 @@
 namespace ae {
 namespace {
 
+// Memory of storages that are gone, linked through its first word.
+struct FreeList {
+  void* first = nullptr;
+  uint32_t count = 0;
+  bool closed = false;
+};
+constexpr uint32_t kMostFree = 1024;
+constinit thread_local FreeList free_list;
+
+// Empties the thread's list when the thread ends; storages that it releases after that are not kept.
+struct FreeListEnd {
+  bool there = true;
+  ~FreeListEnd() {
+    free_list.closed = true;
+    while (void* memory = free_list.first) {
+      free_list.first = *static_cast<void**>(memory);
+      ::operator delete(memory);
+    }
+  }
+};
+thread_local FreeListEnd free_list_end;
+
 // What Tensor.data_ptr() runs before it hands out the address.
 void prepare_for_access(c10::StorageImpl* impl) {
   flush_storage(impl, FlushReason::RawPointer);
@@ -38,6 +60,40 @@ c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c
 }
 
 } // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) // which is to see every release
+void* NeuronStorage::operator new(size_t bytes) {
+  FreeList& list = free_list;
+  if (void* memory = list.first) {
+    list.first = *static_cast<void**>(memory);
+    --list.count;
+    return memory;
+  }
+  return ::operator new(bytes);
+}
+
+void NeuronStorage::operator delete(void* memory, size_t bytes) {
+  FreeList& list = free_list;
+  if (list.closed || list.count == kMostFree) {
+    ::operator delete(memory, bytes);
+    return;
+  }
+  if (list.first == nullptr) {
+    (void)free_list_end.there; // from now on it will end
+  }
+  *static_cast<void**>(memory) = list.first;
+  list.first = memory;
+  ++list.count;
+}
+#else
+void* NeuronStorage::operator new(size_t bytes) {
+  return ::operator new(bytes);
+}
+
+void NeuronStorage::operator delete(void* memory, size_t bytes) {
+  ::operator delete(memory, bytes);
+}
+#endif
 
 NeuronStorage* as_neuron(c10::StorageImpl* impl) {
   return impl && typeid(*impl) == typeid(NeuronStorage) ? static_cast<NeuronStorage*>(impl) : nullptr;

@@ -31,6 +31,10 @@ class NeuronStorage final : public c10::StorageImpl {
     }
   }
 
+  // A launch releases its region's storages all at once, more than malloc keeps at hand: each thread keeps them here.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* memory, size_t bytes);
+
   // Set while a recorded, not yet launched op touches this storage: `epoch` is then the region's number and
   // `slot` its index in the region. Guarded by the recorder's lock.
   uint64_t epoch = 0;

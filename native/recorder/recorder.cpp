@@ -53,6 +53,10 @@ void update_recording() {
   recording = current_mode == Mode::Adaptive && !blocking && !ended;
 }
 
+// A region that waited longer for a processor than waking a thread takes: the next ones run where they are launched.
+constexpr uint64_t kLateNs = 250000;
+constexpr uint32_t kKeptBack = 200;
+
 thread_local bool inside = false; // this thread holds the recorder: ops from kernels run directly
 thread_local bool greeted = false;
 
@@ -68,7 +72,6 @@ Recorder& recorder();
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
-bool worth_handing_over(const Variant& variant);
 
 // Those that this process may use.
 int processors() {
@@ -122,6 +125,7 @@ class Recorder {
              DirectReason reason, std::vector<Slot>& garbage, bool first);
   enum class Needs : uint8_t { Nothing, InFlight, Pending };
   Needs needs(const OpTraits& traits, const c10::IValue* args) const;
+  bool worth_handing_over(const Variant& variant);
   bool hand_over(Fragment& fragment, Variant& variant, std::vector<Slot>& garbage);
   void take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault>& fault);
   std::shared_ptr<const Fault> drain(std::vector<Slot>& garbage);
@@ -139,6 +143,7 @@ class Recorder {
   Node* last_end_ = nullptr;                 // where the previous region ended
   uint64_t rolling_ = 0, rolling_start_ = 0; // hash of the last records; at the region's start
   uint32_t sample_ = 0;
+  uint32_t kept_back_ = 0; // launches that are not handed over, since somebody else needs the processors
 };
 
 Recorder& recorder() {
@@ -148,15 +153,6 @@ Recorder& recorder() {
     return made;
   }();
   return *r;
-}
-
-// Whether the device's thread should run it: it has a processor, and it outweighs the hand-over.
-bool worth_handing_over(const Variant& variant) {
-  if (policy(Policy::DeviceThread) == 0) {
-    return false;
-  }
-  uint64_t ns = std::min(variant.plain_ns, variant.fused_ns);
-  return ns != ~uint64_t(0) && ns >= static_cast<uint64_t>(policy(Policy::HandOverNs)) && at::get_num_threads() < processors();
 }
 
 // Holds the recorder. Storages that the region let go are released after the lock: their release may run Python.
@@ -324,6 +320,9 @@ void Recorder::take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault
     job->region.parameters.clear();
     job->region.generators.clear();
     job->fragment->ns += job->ns;
+    if (C10_UNLIKELY(job->late_ns > kLateNs)) {
+      kept_back_ = kKeptBack;
+    }
     bump(counters.launch_ns, job->ns);
     if (job->fault && !fault) {
       fault = job->fault;
@@ -340,6 +339,22 @@ std::shared_ptr<const Fault> Recorder::drain(std::vector<Slot>& garbage) {
     take_back(garbage, fault);
   }
   return fault;
+}
+
+// Whether the device's thread should run it: it has a processor, and it outweighs the hand-over.
+bool Recorder::worth_handing_over(const Variant& variant) {
+  if (policy(Policy::DeviceThread) == 0) {
+    return false;
+  }
+  uint64_t ns = std::min(variant.plain_ns, variant.fused_ns);
+  if (ns == ~uint64_t(0) || ns < static_cast<uint64_t>(policy(Policy::HandOverNs)) || at::get_num_threads() >= processors()) {
+    return false;
+  }
+  if (C10_UNLIKELY(kept_back_ > 0)) {
+    --kept_back_;
+    return false;
+  }
+  return true;
 }
 
 // The region goes to the device's thread if it is worth it. The current region is then empty.

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <pthread.h>
+
+#include <algorithm>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -64,6 +66,7 @@ void DeviceThread::submit() {
   Job& job = next();
   job.threads = at::get_num_threads();
   job.float_control = float_control();
+  job.submitted_ns = now_ns();
   bytes_ += job.bytes;
   if (!thread_) {
     stopping_ = false;
@@ -79,6 +82,7 @@ void DeviceThread::submit() {
 void DeviceThread::run() {
   pthread_setname_np(pthread_self(), "neuron");
   enter_device_thread();
+  uint64_t ended = 0;
   for (;;) {
     uint64_t at = finished_.load(std::memory_order_relaxed);
     auto there = [&] { return submitted_.load(std::memory_order_acquire) != at || stopping_.load(); };
@@ -98,7 +102,9 @@ void DeviceThread::run() {
     set_float_control(job.float_control);
     uint64_t start = now_ns();
     job.fault = job.fragment->launch(job.region, *job.variant);
-    job.ns = now_ns() - start;
+    job.late_ns = start - std::min(start, std::max(job.submitted_ns, ended));
+    ended = now_ns();
+    job.ns = ended - start;
     finished_.fetch_add(1);
     if (host_sleeps_.load()) {
       std::lock_guard lock(mutex_);

@@ -25,8 +25,10 @@ struct Job {
   uint64_t bytes = 0;         // that the region keeps alive
   int threads = 1;            // intra-op
   unsigned float_control = 0; // the processor's rounding and denormal flags
+  uint64_t submitted_ns = 0;
   std::shared_ptr<const Fault> fault;
   uint64_t ns = 0;
+  uint64_t late_ns = 0; // how long it waited for a processor, with nothing before it to wait for
 };
 
 // One producer: whoever holds the recorder's lock.
