@@ -363,6 +363,106 @@ def test_softmax_that_walks_otherwise_is_left() -> None:
     check(lambda x: torch.softmax(x, 1), make((0, 5)))
 
 
+def batch_norm(x: torch.Tensor, g: torch.Tensor, *rest: torch.Tensor, **options: Any) -> Tensors:
+    """In training, with rest = weight, bias, running mean and variance, as many as there are; and the gradients."""
+    w, b, mean, var = [*rest, None, None, None, None][:4]
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in (x, w, b) if t is not None]
+        y = torch.nn.functional.batch_norm(leaves[0], mean, var, *leaves[1:], training=True, **options)
+        y.backward(g)
+    return [y.detach(), *(t.grad for t in leaves if t.grad is not None), *rest[2:]]
+
+
+def batches(*shape: int, parameters: int = 4, scale: float = 1) -> Callable[[], Tensors]:
+    def inputs() -> Tensors:
+        rest = [torch.randn(shape[1]), torch.randn(shape[1]), torch.randn(shape[1]), torch.rand(shape[1])]
+        return [torch.randn(shape).mul(scale).add(1), torch.randn(shape), *rest[:parameters]]
+
+    return inputs
+
+
+BATCHES = [
+    (8, 16, 8, 8),
+    (5, 13, 7, 9),
+    (1, 3, 5, 5),
+    (3, 9, 1, 2),
+    (2, 17, 3),
+    (6, 1, 2, 2, 2),
+    (4, 8, 31),
+    (9, 20, 2, 4),
+]
+
+
+@pytest.mark.parametrize("shape", BATCHES)
+def test_batch_norm_and_its_gradient(shape: tuple[int, ...]) -> None:
+    for op in ("native_batch_norm", "native_batch_norm_backward"):
+        run(op, batch_norm, batches(*shape))
+        run(op, lambda *a: batch_norm(*a, momentum=0.37, eps=0.01), batches(*shape, scale=100))
+        run(op, batch_norm, batches(*shape, parameters=2))
+    plain = batches(*shape, parameters=0)
+    run("native_batch_norm", lambda x, g: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 0), plain)
+
+
+def test_batch_norm_without_parameters() -> None:
+    run("native_batch_norm", batch_norm, batches(4, 6, 5, 5, parameters=0))
+    run("native_batch_norm_backward", batch_norm, batches(4, 6, 5, 5, parameters=0), quick=False)
+
+
+def test_batch_norm_of_what_is_not_finite_or_does_not_vary() -> None:
+    def inputs() -> Tensors:
+        x, g, *rest = batches(3, 12, 5, 5)()
+        x[0, 0, 0, 0], x[1, 1, 2, 2], x[2, 1, 3, 3], x[0, 2] = torch.nan, torch.inf, -torch.nan, -torch.inf
+        x[:, 3], x[1, 4, 1, 1], x[:, 5] = 2, 3e38, x[:, 5] * 1e-30
+        return [x, g, *rest]
+
+    def gradients() -> Tensors:
+        x, g, *rest = batches(3, 12, 5, 5)()
+        g[0, 0, 0, 0], g[1, 1, 2, 2], g[2, 1, 3, 3], g[0, 2] = torch.nan, torch.inf, -torch.nan, -torch.inf
+        g[0, 3], rest[0][4], rest[0][5] = 3e38, torch.nan, torch.inf
+        rest[1][6], rest[2][7], rest[3][8] = torch.nan, torch.nan, torch.inf
+        return [x, g, *rest]
+
+    for values in (inputs, gradients):
+        run("native_batch_norm", batch_norm, values)
+        run("native_batch_norm_backward", batch_norm, values)
+
+
+def test_batch_norm_in_a_chain() -> None:
+    def program(x: torch.Tensor, g: torch.Tensor, *rest: torch.Tensor) -> Tensors:
+        y = batch_norm(x * 2, g + 1, *rest)[0].relu()
+        z = batch_norm(y + x, y, *rest)  # the running statistics move on
+        return [y, *z, rest[2] + rest[3]]
+
+    run("native_batch_norm", program, batches(4, 10, 6, 6))
+    run("native_batch_norm_backward", program, batches(4, 10, 6, 6))
+
+
+def test_batch_norm_on_several_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run("native_batch_norm", batch_norm, batches(8, 19, 16, 16))
+        run("native_batch_norm_backward", batch_norm, batches(8, 19, 16, 16))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [D, H])
+def test_batch_norm_of_other_types_is_left(dtype: torch.dtype) -> None:
+    inputs = lambda: [t.to(dtype) for t in batches(3, 5, 4, 4)()]  # noqa: E731
+    run("native_batch_norm", batch_norm, inputs, quick=False)
+    run("native_batch_norm_backward", batch_norm, inputs, quick=False)
+
+
+def test_batch_norm_that_walks_otherwise_is_left() -> None:
+    op = "native_batch_norm"
+    run(op, lambda x, *a: batch_norm(x.transpose(2, 3), *a), batches(3, 5, 4, 4), quick=False)
+    run(op, lambda x, *a: batch_norm(x.to(memory_format=torch.channels_last), *a), batches(3, 5, 4, 4), quick=False)
+    run(op, batch_norm, batches(9, 5), quick=False)
+    run(op, batch_norm, batches(9, 5, 1, 1), quick=False)
+    run(op, lambda x: torch.nn.functional.batch_norm(x, x[0, :, 0], x[1, :, 0]), make((3, 5, 4)), quick=False)
+
+
 @pytest.mark.parametrize("dtype", [F, D, H])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool, dtype: torch.dtype) -> None:

@@ -32,6 +32,8 @@ const std::unordered_map<std::string_view, QuickMaker>& makers() {
       {"aten::_log_softmax", quick_log_softmax},
       {"aten::_softmax_backward_data", quick_softmax_backward},
       {"aten::_log_softmax_backward_data", quick_log_softmax_backward},
+      {"aten::native_batch_norm", quick_batch_norm},
+      {"aten::native_batch_norm_backward", quick_batch_norm_backward},
   };
   return map;
 }
@@ -82,7 +84,7 @@ std::unique_ptr<Quick> make_quick(const OpTraits& traits, const c10::IValue* arg
     return nullptr;
   }
   QuickCall call{arguments, traits.args.size(), arguments + traits.args.size(), count - traits.args.size()};
-  if (traits.writes) { // in place
+  if (call.result_count == 0) { // in place
     call.results = arguments;
     call.result_count = 1;
   }

@@ -2,8 +2,9 @@
 //
 // For small tensors the dispatcher, output checks, TensorIterator, expand, as_strided and the like cost more than the
 // work. In a fragment all of that is known beforehand. A quick step moves data by itself, or calls the very routine that
-// the kernel would end in with the same arguments: it never computes a number in a way of its own, so the bits are the
-// kernel's. It is compared with the kernel all the same, the second time that the step runs.
+// the kernel would end in with the same arguments, or (batch norm) goes through the kernel's own operations in the
+// kernel's order, several sums at a time: it never computes a number in a way of its own, so the bits are the kernel's.
+// It is compared with the kernel all the same, the second time that the step runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +19,7 @@ namespace ae {
 
 struct Quick {
   virtual ~Quick() = default;
-  // Writes what the kernel would write. False: it wrote nothing, the kernel has to.
+  // Writes what the kernel would write. False: the kernel has to, and nothing that it reads was changed.
   virtual bool run() = 0;
 
   std::vector<at::Tensor> written;

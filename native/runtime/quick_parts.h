@@ -98,5 +98,7 @@ std::unique_ptr<Quick> quick_softmax(const QuickCall& call);
 std::unique_ptr<Quick> quick_log_softmax(const QuickCall& call);
 std::unique_ptr<Quick> quick_softmax_backward(const QuickCall& call);
 std::unique_ptr<Quick> quick_log_softmax_backward(const QuickCall& call);
+std::unique_ptr<Quick> quick_batch_norm(const QuickCall& call);
+std::unique_ptr<Quick> quick_batch_norm_backward(const QuickCall& call);
 
 } // namespace ae
