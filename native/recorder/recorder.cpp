@@ -53,9 +53,10 @@ void update_recording() {
   recording = current_mode == Mode::Adaptive && !blocking && !ended;
 }
 
-// A region that waited longer for a processor than waking a thread takes: the next ones run where they are launched.
+// A region that waited longer for a processor than waking a thread takes: the next ones run where they are launched, twice
+// as many each time that it happens in a row.
 constexpr uint64_t kLateNs = 250000;
-constexpr uint32_t kKeptBack = 200;
+constexpr uint32_t kKeptBack = 4, kMostDoublings = 6;
 
 thread_local bool inside = false; // this thread holds the recorder: ops from kernels run directly
 thread_local bool greeted = false;
@@ -143,6 +144,7 @@ class Recorder {
   Node* last_end_ = nullptr;                 // where the previous region ended
   uint64_t rolling_ = 0, rolling_start_ = 0; // hash of the last records; at the region's start
   uint32_t sample_ = 0;
+  uint32_t late_ = 0;      // how often in a row
   uint32_t kept_back_ = 0; // launches that are not handed over, since somebody else needs the processors
 };
 
@@ -321,7 +323,10 @@ void Recorder::take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault
     job->region.generators.clear();
     job->fragment->ns += job->ns;
     if (C10_UNLIKELY(job->late_ns > kLateNs)) {
-      kept_back_ = kKeptBack;
+      kept_back_ = kKeptBack << late_;
+      late_ = std::min(late_ + 1, kMostDoublings);
+    } else {
+      late_ = 0;
     }
     bump(counters.launch_ns, job->ns);
     if (job->fault && !fault) {
