@@ -478,11 +478,7 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
       if (C10_UNLIKELY(!bench_execution.load(std::memory_order_relaxed))) {
         break;
       }
-      if (C10_LIKELY(has_arena_)) {
-        run_unit(unit, *plan, region, fault);
-      } else {
-        run_steps(unit, *plan, region, fault);
-      }
+      run_unit(unit, *plan, region, fault);
       for (uint32_t slot : unit.last_uses) {
         held_[slot].reset();
       }
@@ -501,9 +497,22 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
   return fault;
 }
 
-// A loop that finds no memory runs as the steps that it stands for, each of which may find some or fail alone.
+// The steps failed with `error`: what they should have written is marked.
+void Fragment::fail(c10::ArrayRef<uint32_t> steps, const std::exception& error, Region& region,
+                    std::shared_ptr<const Fault>& fault) {
+  auto failed = std::make_shared<const Fault>(steps_[steps[0]].node->traits->name.c_str(), error);
+  for (uint32_t step : steps) {
+    taint(steps_[step], region, failed);
+  }
+  if (!fault) {
+    fault = std::move(failed);
+  }
+}
+
+// A loop that finds no memory runs as the steps that it stands for, each of which may find some or fail alone: memory of
+// the device is all that it asks for, before it writes anything.
 void Fragment::run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
-  if (unit.loops.empty() || C10_UNLIKELY(!tainted_.empty())) {
+  if (unit.loops.empty() || C10_UNLIKELY(!tainted_.empty() || !has_arena_)) {
     return run_steps(unit, plan, region, fault);
   }
   try {
@@ -513,10 +522,12 @@ void Fragment::run_unit(Plan::Unit& unit, const Plan& plan, Region& region, std:
     for (uint32_t slot : unit.begins) {
       begin(slot, region);
     }
+    run_loops(unit, region);
   } catch (const c10::OutOfMemoryError&) {
-    return run_steps(unit, plan, region, fault);
+    run_steps(unit, plan, region, fault);
+  } catch (const std::exception& error) {
+    fail(unit.steps, error, region, fault);
   }
-  run_loops(unit, region);
 }
 
 // Memory for a step of a unit that was to run as loops, or without an arena: also what the plan does not provide.
@@ -554,11 +565,7 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
       }
       run(step, region);
     } catch (const std::exception& error) {
-      auto failed = std::make_shared<const Fault>(step.node->traits->name.c_str(), error);
-      taint(step, region, failed);
-      if (!fault) {
-        fault = std::move(failed);
-      }
+      fail(at, error, region, fault);
     }
   }
   if (has_arena_) {

@@ -112,6 +112,7 @@ struct Fragment {
   std::byte* address(const Loop::Operand& operand, Region& region) const;
   bool tainted(const Step& step) const;
   void taint(const Step& step, Region& region, const std::shared_ptr<const Fault>& fault);
+  void fail(c10::ArrayRef<uint32_t> steps, const std::exception& error, Region& region, std::shared_ptr<const Fault>& fault);
   void take_result(const Returned& returned, const at::Tensor& result);
 
   std::vector<Step> steps_;
