@@ -62,8 +62,7 @@ void* allocate_slowly(size_t nbytes) {
   if (!NoFlushScope::active()) {
     NoFlushScope scope;
     flush(FlushReason::OutOfMemory); // gives back the operands that recorded ops keep alive
-    drop_scratch();
-    pool.empty_cache();
+    ae_memory_empty_cache();
     if (void* data = pool.allocate(nbytes)) {
       return data;
     }

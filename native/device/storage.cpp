@@ -15,16 +15,19 @@ namespace {
 struct FreeList {
   void* first = nullptr;
   uint32_t count = 0;
-  bool closed = false;
 };
+#if defined(__SANITIZE_ADDRESS__)
+constexpr uint32_t kMostFree = 0; // it is to see every release
+#else
 constexpr uint32_t kMostFree = 1024;
+#endif
 constinit thread_local FreeList free_list;
 
-// Empties the thread's list when the thread ends; storages that it releases after that are not kept.
+// Empties the thread's list when the thread ends, and leaves it as full: what the thread releases later is not kept.
 struct FreeListEnd {
   bool there = true;
   ~FreeListEnd() {
-    free_list.closed = true;
+    free_list.count = kMostFree;
     while (void* memory = free_list.first) {
       free_list.first = *static_cast<void**>(memory);
       ::operator delete(memory);
@@ -61,7 +64,6 @@ c10::intrusive_ptr<c10::StorageImpl> create(c10::StorageImpl::use_byte_size_t, c
 
 } // namespace
 
-#if !defined(__SANITIZE_ADDRESS__) // which is to see every release
 void* NeuronStorage::operator new(size_t bytes) {
   FreeList& list = free_list;
   if (void* memory = list.first) {
@@ -74,7 +76,7 @@ void* NeuronStorage::operator new(size_t bytes) {
 
 void NeuronStorage::operator delete(void* memory, size_t bytes) {
   FreeList& list = free_list;
-  if (list.closed || list.count == kMostFree) {
+  if (list.count == kMostFree) {
     ::operator delete(memory, bytes);
     return;
   }
@@ -85,15 +87,6 @@ void NeuronStorage::operator delete(void* memory, size_t bytes) {
   list.first = memory;
   ++list.count;
 }
-#else
-void* NeuronStorage::operator new(size_t bytes) {
-  return ::operator new(bytes);
-}
-
-void NeuronStorage::operator delete(void* memory, size_t bytes) {
-  ::operator delete(memory, bytes);
-}
-#endif
 
 NeuronStorage* as_neuron(c10::StorageImpl* impl) {
   return impl && typeid(*impl) == typeid(NeuronStorage) ? static_cast<NeuronStorage*>(impl) : nullptr;

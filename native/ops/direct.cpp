@@ -1,7 +1,6 @@
 #include "ops/direct.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
@@ -147,7 +146,6 @@ c10::IValue neuron_return(const c10::IValue& iv, const Pairs& pairs) {
 } // namespace
 
 void run_direct(const OpTraits& traits, const c10::IValue* args, Results& results) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
   Pairs pairs;
   size_t count = traits.args.size();
   Stack inner;

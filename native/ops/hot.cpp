@@ -123,7 +123,7 @@ template <class Op, class Schema>
 struct Hot;
 template <class Op, class R, class... A>
 struct Hot<Op, R(A...)> {
-  using Result = R;
+  static constexpr bool in_place = std::is_same_v<R, at::Tensor&>;
   inline static const OpTraits* traits = nullptr;
   static R call(A... a) {
     Results results;
@@ -132,7 +132,7 @@ struct Hot<Op, R(A...)> {
       (push(args, a), ...);
       record(*traits, args.data(), results);
     }
-    if constexpr (std::is_same_v<R, at::Tensor&>) {
+    if constexpr (in_place) {
       return written(std::forward<A>(a)...);
     } else {
       return Return<R>::take(results);
@@ -146,7 +146,7 @@ struct Hot<Op, R(A...)> {
     if (!only_device(keys) || (differentiable(a, grad_mode) || ...)) {
       return Op::redispatch(by_other_key(keys), std::forward<A>(a)...);
     }
-    if constexpr (std::is_same_v<R, at::Tensor&>) {
+    if constexpr (in_place) {
       at::Tensor& result = call(std::forward<A>(a)...);
       if (keys.has(c10::DispatchKey::ADInplaceOrView)) {
         result.unsafeGetTensorImpl()->bump_version();
@@ -169,10 +169,9 @@ void register_one(torch::Library& kernels, torch::Library& autograd) {
   }
   kernels.impl(name.c_str(), TORCH_FN(H::call));
   // Only where the kernel that this one stands before does what it does here.
-  bool returns_written = std::is_same_v<typename H::Result, at::Tensor&>;
   if (op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::AutogradPrivateUse1) &&
-      op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) == returns_written) {
+      op.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) == H::in_place) {
     autograd.impl(name.c_str(), TORCH_FN(H::autograd));
   }
 }

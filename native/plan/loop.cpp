@@ -1,13 +1,12 @@
 #include "plan/loop.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <cmath>
 #include <cstring>
+
+#include "common/parallel.h"
 
 namespace ae {
 namespace {
@@ -88,17 +87,7 @@ void run_loop(const Loop& loop, void* const* addresses) {
     }
     return run_range(loop, addresses, 0, loop.numel);
   }
-  // On ATen's threads, and with its shares: at::parallel_for is serial in a library that is built without OpenMP. Only
-  // distances from the first address count, nothing is read.
-  auto* first = const_cast<char*>("");
-  auto flat = at::from_blob(first, {loop.numel}, at::kByte);
-  auto iterator = at::TensorIterator::nullary_op(flat);
-  iterator.for_each(
-      [&](char** at, const int64_t*, int64_t columns, int64_t rows) {
-        int64_t begin = at[0] - first;
-        run_range(loop, addresses, begin, begin + columns * rows);
-      },
-      at::internal::GRAIN_SIZE);
+  on_threads(loop.numel, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) { run_range(loop, addresses, begin, end); });
 }
 
 } // namespace ae

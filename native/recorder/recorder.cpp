@@ -73,6 +73,7 @@ Recorder& recorder();
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
+bool worth_handing_over(const Variant& variant);
 
 // Those that this process may use.
 int processors() {
@@ -126,7 +127,6 @@ class Recorder {
              DirectReason reason, std::vector<Slot>& garbage, bool first);
   enum class Needs : uint8_t { Nothing, InFlight, Pending };
   Needs needs(const OpTraits& traits, const c10::IValue* args) const;
-  bool worth_handing_over(const Variant& variant);
   bool hand_over(Fragment& fragment, Variant& variant, std::vector<Slot>& garbage);
   void take_back(std::vector<Slot>& garbage, std::shared_ptr<const Fault>& fault);
   std::shared_ptr<const Fault> drain(std::vector<Slot>& garbage);
@@ -155,6 +155,15 @@ Recorder& recorder() {
     return made;
   }();
   return *r;
+}
+
+// Whether the device's thread should run it: it has a processor, and it outweighs the hand-over.
+bool worth_handing_over(const Variant& variant) {
+  if (policy(Policy::DeviceThread) == 0) {
+    return false;
+  }
+  uint64_t ns = std::min(variant.plain_ns, variant.fused_ns);
+  return ns != ~uint64_t(0) && ns >= static_cast<uint64_t>(policy(Policy::HandOverNs)) && at::get_num_threads() < processors();
 }
 
 // Holds the recorder. Storages that the region let go are released after the lock: their release may run Python.
@@ -346,26 +355,16 @@ std::shared_ptr<const Fault> Recorder::drain(std::vector<Slot>& garbage) {
   return fault;
 }
 
-// Whether the device's thread should run it: it has a processor, and it outweighs the hand-over.
-bool Recorder::worth_handing_over(const Variant& variant) {
-  if (policy(Policy::DeviceThread) == 0) {
-    return false;
-  }
-  uint64_t ns = std::min(variant.plain_ns, variant.fused_ns);
-  if (ns == ~uint64_t(0) || ns < static_cast<uint64_t>(policy(Policy::HandOverNs)) || at::get_num_threads() >= processors()) {
-    return false;
-  }
-  if (C10_UNLIKELY(kept_back_ > 0)) {
-    --kept_back_;
-    return false;
-  }
-  return true;
-}
-
 // The region goes to the device's thread if it is worth it. The current region is then empty.
 bool Recorder::hand_over(Fragment& fragment, Variant& variant, std::vector<Slot>& garbage) {
-  if (!device_.busy() && !worth_handing_over(variant)) {
-    return false;
+  if (!device_.busy()) {
+    if (!worth_handing_over(variant)) {
+      return false;
+    }
+    if (C10_UNLIKELY(kept_back_ > 0)) {
+      --kept_back_;
+      return false;
+    }
   }
   auto most = static_cast<uint64_t>(policy(Policy::MaxPendingBytes));
   while (device_.full() || (device_.busy() && device_.bytes() + region_.bytes > most)) {

@@ -77,10 +77,6 @@ std::unique_ptr<Reduction<stub>> reduction(const QuickCall& call, c10::ScalarTyp
   return quick;
 }
 
-bool absent(const c10::IValue& value) {
-  return value.isNone() || (value.isTensor() && !value.toTensor().defined());
-}
-
 } // namespace
 
 // native_layer_norm(input, normalized_shape, weight, bias, eps)

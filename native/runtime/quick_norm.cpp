@@ -6,16 +6,15 @@
 #include "runtime/quick_parts.h"
 
 #ifdef AE_ATEN_STUBS
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
-#include <ATen/Version.h>
 #include <ATen/native/batch_norm.h>
-#include <ATen/ops/from_blob.h>
 #include <immintrin.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+
+#include "common/parallel.h"
+#include "plan/pointwise.h"
 
 #define AE_AVX2 __attribute__((target("avx2"))) // nothing is contracted in these
 #define AE_FMA __attribute__((target("avx2,fma")))
@@ -217,24 +216,18 @@ AE_FMA bool gradients(const Gradient& g, const Images& images, int64_t first) {
   return true;
 }
 
-// Calls body(unit) for each, on ATen's threads if it is much work: as loops do it, see run_loop.
+// Calls body(unit) for each, on ATen's threads if it is much work.
 template <typename Body>
 void share(int64_t units, int64_t elements, const Body& body) {
-  if (elements < at::internal::GRAIN_SIZE || at::get_num_threads() == 1) {
-    for (int64_t unit = 0; unit < units; ++unit) {
+  auto each = [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
       body(unit);
     }
-    return;
+  };
+  if (elements < at::internal::GRAIN_SIZE || at::get_num_threads() == 1) {
+    return each(0, units);
   }
-  auto* first = const_cast<char*>("");
-  auto flat = at::from_blob(first, {units}, at::kByte);
-  at::TensorIterator::nullary_op(flat).for_each(
-      [&](char** at, const int64_t*, int64_t columns, int64_t rows) {
-        for (int64_t unit = at[0] - first, end = unit + columns * rows; unit < end; ++unit) {
-          body(unit);
-        }
-      },
-      1);
+  on_threads(units, 1, each);
 }
 
 // Values that are not finite are the kernel's: which of two NaNs a sum is depends on instructions.
@@ -325,7 +318,7 @@ bool read_channels(const c10::IValue& value, const Images& images, at::Tensor& t
 }
 
 bool read_channels_if_any(const c10::IValue& value, const Images& images, at::Tensor& to) {
-  return value.isNone() || (value.isTensor() && !value.toTensor().defined()) || read_channels(value, images, to);
+  return absent(value) || read_channels(value, images, to);
 }
 
 // One element an image is another kernel's.
@@ -339,8 +332,7 @@ bool read_images(const c10::IValue& value, Images& images, at::Tensor& to) {
 }
 
 bool avx2() {
-  static const bool has = at::get_cpu_capability() == "AVX2" || at::get_cpu_capability() == "AVX512";
-  return has;
+  return codegen_target().level != codegen::Target::Level::Generic;
 }
 
 } // namespace

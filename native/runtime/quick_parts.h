@@ -71,6 +71,10 @@ int64_t quick_limit();
 // Strided memory that holds its values as they are.
 bool plain(const at::Tensor& tensor);
 bool plain(const c10::IValue& value);
+// None, or an undefined tensor.
+inline bool absent(const c10::IValue& value) {
+  return value.isNone() || (value.isTensor() && !value.toTensor().defined());
+}
 inline bool apart(const at::Tensor& a, const at::Tensor& b) {
   return a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl();
 }
