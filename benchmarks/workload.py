@@ -40,6 +40,7 @@ def main() -> None:
 
 
 def compare_ours(make: Make, rounds: int) -> dict[str, Any]:
+    make("cpu")()  # the first op that MKL shares among threads has, now and then, bits of its own (docs/numerics.md)
     problem = measure.first_difference(make)
     cpu, own = measure.stock(make), measure.ours(make)
     count = measure.steps_in_a_round(cpu)

@@ -36,13 +36,23 @@ Two NaNs count as equal; everything else is compared as bits, zeros with their s
   a kernel rounds within an op, so does its row. A Python number is not rounded to a half where ATen keeps it wide.
 - **Numbers.** A learning rate or a factor is an argument of the loop. What ATen asks of a number before it chooses a
   formula (is alpha 1, which exponent is it) is written into the loop, and a guard checks it at each launch.
+- **Rows in blocks.** A reduction, a softmax or a layer norm between loops is ATen's own kernel, called on some rows at
+  a time. ATen's compiler made two copies of some kernels' code, for one thread and for several, and contracted them
+  differently (the gradient of softmax, where a row is no multiple of a vector), and a matrix product may end in another
+  routine for few rows; so each op is first called both ways on numbers made for it, and stays whole if any bit differs.
+  A sum of all elements is added up in the order of ATen's cascade, and on several threads in ATen's shares.
 - **The first launch is checked.** The first time that a loop runs, the kernels that it replaces run too, and their bits
   are compared (`compare_fused` in [the policy constants](environment.md)). A loop that differs is never used, and its
   ops run one by one.
 
+Stock PyTorch is not always its own equal: with several threads, the first op of a process that MKL's vector math shares
+among them has now and then (one process in 40) other last bits on the second thread than in any later call, on the CPU
+as on the device.
+
 ## What PyTorch's kernels go on doing
 
-- Everything that is not elementwise: products of matrices, reductions, convolutions, indexing, random numbers.
+- Everything that is not elementwise (but for sums of all elements): products of matrices, reductions, convolutions,
+  indexing, random numbers.
 - Elementwise ops without a row. They are rare in models, or their formulas are long and were not matched.
 - Types without a row: complex and quantized numbers, and types that a row leaves out because a kernel's body and tail
   round at different places.

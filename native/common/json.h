@@ -5,14 +5,14 @@
 
 namespace ae {
 
-// Appends a JSON string. The library's own names are plain ASCII: only quotes and backslashes need care.
+// Appends a JSON string. What is not ASCII is taken to be UTF-8; control characters become spaces.
 inline void append_json(std::string& out, std::string_view text) {
   out += '"';
   for (char c : text) {
     if (c == '"' || c == '\\') {
       out += '\\';
     }
-    out += c;
+    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   out += '"';
 }

@@ -9,41 +9,6 @@
 #include "common/parallel.h"
 
 namespace ae {
-namespace {
-
-// Elements [begin, end) of the flat iteration space, in rows.
-void run_range(const Loop& loop, void* const* addresses, int64_t begin, int64_t end) {
-  size_t operands = loop.operands.size();
-  size_t dims = loop.sizes.size();
-  void* at[kMaxLoopOperands];
-  int64_t inner = loop.sizes[0];
-  int64_t outer = dims > 1 ? loop.sizes[1] : 1;
-  while (begin < end) {
-    int64_t rest = begin;
-    c10::SmallVector<int64_t, 4> index;
-    for (size_t d = 0; d < dims; ++d) {
-      index.push_back(rest % loop.sizes[d]);
-      rest /= loop.sizes[d];
-    }
-    for (size_t i = 0; i < operands; ++i) {
-      auto* p = static_cast<std::byte*>(addresses[i]);
-      for (size_t d = 0; d < dims; ++d) {
-        p += index[d] * loop.strides[d * operands + i];
-      }
-      at[i] = p;
-    }
-    int64_t columns = std::min(inner - index[0], end - begin);
-    int64_t rows = 1;
-    if (columns == inner && dims > 1) {
-      rows = std::min(outer - index[1], (end - begin) / inner);
-    }
-    loop.kernel->function.load(std::memory_order_relaxed)(at, loop.pairs.data(), columns, rows);
-    begin += columns * rows;
-  }
-}
-
-} // namespace
-
 bool same_values(const Access& access, const std::byte* a, const std::byte* b) {
   int64_t numel = access.numel();
   auto item = static_cast<size_t>(access.item);
@@ -77,6 +42,36 @@ bool same_values(const Access& access, const std::byte* a, const std::byte* b) {
     }
   }
   return true;
+}
+
+void run_range(const Loop& loop, void* const* addresses, int64_t begin, int64_t end) {
+  size_t operands = loop.operands.size();
+  size_t dims = loop.sizes.size();
+  void* at[kMaxLoopOperands];
+  int64_t inner = loop.sizes[0];
+  int64_t outer = dims > 1 ? loop.sizes[1] : 1;
+  while (begin < end) {
+    int64_t rest = begin;
+    c10::SmallVector<int64_t, 4> index;
+    for (size_t d = 0; d < dims; ++d) {
+      index.push_back(rest % loop.sizes[d]);
+      rest /= loop.sizes[d];
+    }
+    for (size_t i = 0; i < operands; ++i) {
+      auto* p = static_cast<std::byte*>(addresses[i]);
+      for (size_t d = 0; d < dims; ++d) {
+        p += index[d] * loop.strides[d * operands + i];
+      }
+      at[i] = p;
+    }
+    int64_t columns = std::min(inner - index[0], end - begin);
+    int64_t rows = 1;
+    if (columns == inner && dims > 1) {
+      rows = std::min(outer - index[1], (end - begin) / inner);
+    }
+    loop.kernel->function.load(std::memory_order_relaxed)(at, loop.pairs.data(), columns, rows);
+    begin += columns * rows;
+  }
 }
 
 void run_loop(const Loop& loop, void* const* addresses) {

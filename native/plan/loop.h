@@ -33,7 +33,10 @@ struct Loop {
 // Whether the elements of the access are the same bits at both addresses of its first element, or NaN at both.
 bool same_values(const Access& access, const std::byte* a, const std::byte* b);
 
-// Runs the loop with operand i at addresses[i], on as many threads as ATen would take for one such op.
+// Runs elements [begin, end) of the loop's iteration space, in its own order, with operand i at addresses[i].
+void run_range(const Loop& loop, void* const* addresses, int64_t begin, int64_t end);
+
+// Runs the loop, on as many threads as ATen would take for one such op.
 void run_loop(const Loop& loop, void* const* addresses);
 
 } // namespace ae

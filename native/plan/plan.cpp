@@ -472,6 +472,9 @@ void assign_memory(Plan& plan, const PlanInput& input) {
       input.steps[step]->each_slot(extend);
     }
   }
+  if (plan.fused_steps > 0) {
+    find_tiles(plan, input);
+  }
   std::vector<ArenaRequest> requests;
   for (uint32_t slot = 0; slot < slots; ++slot) {
     switch (plan.memory[slot]) {
@@ -483,6 +486,13 @@ void assign_memory(Plan& plan, const PlanInput& input) {
         break;
       case Plan::Memory::Arena:
         requests.push_back({slot, input.slots[slot].bytes, first[slot], last[slot]});
+        for (const auto& tiles : plan.tiles) { // the rows of all that they touch are under way at one time
+          uint32_t end = tiles.first + tiles.count - 1;
+          if (first[slot] <= end && last[slot] >= tiles.first) {
+            requests.back().first = std::min(requests.back().first, tiles.first);
+            requests.back().last = std::max(requests.back().last, end);
+          }
+        }
         break;
       default:
         break;

@@ -7,6 +7,7 @@
 
 #include "plan/loop.h"
 #include "plan/pointwise.h"
+#include "plan/tiles.h"
 
 namespace ae {
 
@@ -46,6 +47,7 @@ struct Plan {
   };
 
   std::vector<Unit> units;
+  std::vector<Tiles> tiles;          // of units, in their order
   std::vector<Memory> memory;        // by slot
   std::vector<int64_t> arena_offset; // by slot, -1: not there
   size_t arena_bytes = 0;

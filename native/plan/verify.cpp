@@ -107,6 +107,14 @@ std::string verify(const Plan& plan, const PlanInput& input) {
       }
     }
   }
+  for (auto& [slot, life] : lives) { // all rows of what tiles touch are under way at one time
+    for (const auto& tiles : plan.tiles) {
+      if (life.first < tiles.first + tiles.count && life.last >= tiles.first) {
+        life.first = std::min<size_t>(life.first, tiles.first);
+        life.last = std::max<size_t>(life.last, tiles.first + tiles.count - 1);
+      }
+    }
+  }
   for (const auto& [slot, life] : lives) {
     if (plan.memory[slot] != Plan::Memory::Arena) {
       continue;

@@ -32,6 +32,16 @@ void append_plan(std::string& out, const Fragment& fragment) {
       add(unit.loops[0].kernel->name, unit.loops.size(), false);
     }
   }
+  out += "], \"tiles\": [";
+  for (const auto& tiles : variant->current().tiles) {
+    out += &tiles == variant->current().tiles.data() ? "" : ", ";
+    out += "{\"first\": " + std::to_string(tiles.first) + ", \"units\": " + std::to_string(tiles.count) +
+           ", \"rows\": " + std::to_string(tiles.rows) + ", \"block\": " + std::to_string(tiles.block) + ", \"stage\": ";
+    append_json(out, tiles.stage_name());
+    out += ", \"why\": ";
+    append_json(out, tiles.why);
+    out += "}";
+  }
   out += "]";
 }
 

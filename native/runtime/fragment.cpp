@@ -284,9 +284,9 @@ void Fragment::take_result(const Returned& returned, const at::Tensor& result) {
   held_[returned.slot] = std::move(fitting);
 }
 
-void Fragment::run(Step& step, Region& region) {
+void Fragment::patch(const Step& step, std::vector<c10::IValue>& arguments, const Region& region) {
   for (const auto& patch : step.patches) {
-    auto& argument = step.arguments[patch.argument];
+    auto& argument = arguments[patch.argument];
     if (!patch.list) {
       argument = number_value(patch.tag, region.parameters[patch.parameter]);
     } else if (step.node->traits->float_list(patch.argument)) {
@@ -304,6 +304,10 @@ void Fragment::run(Step& step, Region& region) {
       argument = c10::IValue(std::move(list));
     }
   }
+}
+
+void Fragment::run(Step& step, Region& region) {
+  patch(step, step.arguments, region);
   if (step.quick == nullptr) {
     return run_kernel(step, region);
   }
@@ -311,9 +315,13 @@ void Fragment::run(Step& step, Region& region) {
     step.quick->seen = true;
     run_kernel(step, region);
   } else if (C10_UNLIKELY(!step.quick->proven)) {
-    QuickTrial trial(*step.quick);
+    std::optional<QuickTrial> trial;
+    try {
+      trial.emplace(*step.quick);
+    } catch (const std::bad_alloc&) { // another time
+    }
     run_kernel(step, region);
-    if (!trial.passes()) {
+    if (trial && !trial->passes()) {
       step.quick.reset();
       bump(counters.kernels_refused);
     }
@@ -474,13 +482,22 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
   }
   {
     BelowEverything below;
-    for (auto& unit : plan->units) {
+    auto tiles = plan->tiles.begin();
+    for (uint32_t u = 0; u < plan->units.size();) {
       if (C10_UNLIKELY(!bench_execution.load(std::memory_order_relaxed))) {
         break;
       }
-      run_unit(unit, *plan, region, fault);
-      for (uint32_t slot : unit.last_uses) {
-        held_[slot].reset();
+      uint32_t end = u + 1;
+      if (tiles != plan->tiles.end() && tiles->first == u) {
+        end = u + tiles->count;
+        run_tiles(*tiles++, *plan, region, fault);
+      } else {
+        run_unit(plan->units[u], *plan, region, fault);
+      }
+      for (; u < end; ++u) {
+        for (uint32_t slot : plan->units[u].last_uses) {
+          held_[slot].reset();
+        }
       }
     }
   }

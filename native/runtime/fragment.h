@@ -98,6 +98,7 @@ struct Fragment {
 
   at::Tensor operand(const Leaf& leaf, const Node& node);
   at::Tensor host_number(const Leaf& leaf); // its memory is written at each launch
+  static void patch(const Step& step, std::vector<c10::IValue>& arguments, const Region& region);
   void run(Step& step, Region& region);
   void run_kernel(Step& step, Region& region);
   void copy_results(const Step& step);
@@ -105,6 +106,10 @@ struct Fragment {
   void run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void provide(const Step& step, const Plan& plan, Region& region);
   void run_loops(const Plan::Unit& unit, Region& region);
+  // fragment_tiles.cpp
+  void run_tiles(Tiles& tiles, Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
+  void run_blocks(Tiles& tiles, Plan& plan, Region& region);
+  void try_blocks(Tiles& tiles, Plan& plan, Region& region);
   void compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault);
   void begin(uint32_t slot, Region& region);

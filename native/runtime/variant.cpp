@@ -30,6 +30,9 @@ Plan& Variant::choose(const std::vector<Parameter>& numbers) {
       for (auto& unit : fused->units) {
         unit.compared = true;
       }
+      for (auto& tiles : fused->tiles) {
+        tiles.stage = Tiles::Stage::Used;
+      }
     }
     input.numbers.values = nullptr;
     fused_launches = 0;

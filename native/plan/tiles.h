@@ -1,0 +1,50 @@
+// Consecutive units that run some rows at a time: what one of them writes is still in the cache when the next reads it.
+//
+// A reduction along the last dimensions, a softmax or a layer norm needs a row of its operands for a row of its results,
+// and so do the loops before and after it. Where all that such units write falls into rows that nobody else touches, the
+// order of rows is free, and each row is computed by the same kernels from the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/access.h"
+
+namespace ae {
+
+struct Plan;
+struct PlanInput;
+class TileRun;
+
+struct Tiles {
+  // Compared with its units run one by one, and timed beside them, before it is used.
+  enum class Stage : uint8_t { New, Timed, Used, Refused };
+
+  const char* stage_name() const;
+
+  uint32_t first = 0, count = 0; // units
+  int64_t rows = 0;
+  int64_t block = 0; // rows at a time
+  int64_t lanes = 1; // threads,
+  int64_t share = 0; // each with so many rows
+
+  struct Inside { // a slot whose values nothing needs afterwards: memory for a block will do
+    uint32_t slot;
+    int64_t step; // bytes a row
+  };
+  std::vector<Inside> inside;
+  std::vector<Access> results; // what it writes and somebody needs, or may need
+
+  Stage stage = Stage::New;
+  std::string why; // Refused
+  uint32_t timed = 0;
+  uint64_t ns = ~uint64_t(0), units_ns = ~uint64_t(0); // the quickest of each
+  std::shared_ptr<TileRun> run;                        // runtime/tile_run.h
+};
+
+// Finds them in a plan whose memory is assigned.
+void find_tiles(Plan& plan, const PlanInput& input);
+
+} // namespace ae

@@ -1,0 +1,274 @@
+#include "runtime/tile_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+
+#include "common/parallel.h"
+#include "device/device.h"
+#include "ops/alias.h"
+#include "ops/direct.h"
+
+namespace ae {
+namespace {
+
+// A tensor of that layout, with numbers of many magnitudes and both signs: sums of them show how they were added up.
+at::Tensor noise_like(const at::Tensor& tensor, uint64_t state) {
+  int64_t extent = 1;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    extent += (tensor.sizes()[d] - 1) * tensor.strides()[d];
+  }
+  auto noise = at::empty({extent}, c10::kFloat);
+  for (int64_t i = 0; i < extent; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    auto whole = static_cast<float>(static_cast<int32_t>(state >> 32));
+    noise.mutable_data_ptr<float>()[i] = std::ldexp(whole, static_cast<int>(state >> 29 & 7) - 34);
+  }
+  return noise.to(tensor.scalar_type()).as_strided(tensor.sizes(), tensor.strides());
+}
+
+// So many rows of it from `first` on, its leading dimensions being one.
+at::Tensor rows_of(const at::Tensor& whole, const Rows& as, int64_t first, int64_t rows) {
+  c10::SmallVector<int64_t, 5> sizes{rows}, strides{as.step};
+  sizes.append(whole.sizes().begin() + as.lead, whole.sizes().end());
+  strides.append(whole.strides().begin() + as.lead, whole.strides().end());
+  return whole.as_strided(sizes, strides, whole.storage_offset() + first * as.step);
+}
+
+// A kernel may treat few rows in another way than many: products end in another routine, and where a loop over rows is
+// too short to be shared among threads, another copy of its code runs, in which other products and sums are contracted.
+// Whether bits depend on it is found out with numbers of our own, as the launch's may all be zero.
+void require_same_rows(const TileStep& step, const RowForm& form, int64_t rows_of_block, int64_t lanes) {
+  std::vector<c10::IValue> noise = *step.arguments;
+  for (size_t i = 0; i < noise.size(); ++i) {
+    if (noise[i].isTensor() && noise[i].toTensor().defined()) {
+      noise[i] = noise_like(noise[i].toTensor(), i);
+    }
+  }
+  bool has_out = step.node->traits->out.has_value();
+  size_t count = form.arguments.size();
+  std::vector<at::Tensor> expected, found;
+  auto call = [&](int64_t row, int64_t rows, const std::vector<at::Tensor>& results) {
+    torch::jit::Stack stack(noise.begin(), noise.begin() + static_cast<std::ptrdiff_t>(count));
+    for (size_t i = 0; i < count; ++i) {
+      if (form.arguments[i].lead != Rows::kWhole) {
+        stack[i] = rows_of(noise[i].toTensor(), form.arguments[i], row, rows);
+      }
+    }
+    if (form.replaced >= 0) {
+      stack[static_cast<size_t>(form.replaced)] = form.instead;
+    }
+    if (has_out) {
+      for (const auto& result : results) {
+        stack.emplace_back(result.narrow(0, row, rows));
+      }
+    }
+    step.callee->redispatchBoxed(kCpuKeys, &stack);
+    if (!has_out) {
+      for (size_t i = 0; i < results.size(); ++i) {
+        results[i].narrow(0, row, rows).copy_(stack[i].toTensor());
+      }
+    }
+  };
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
+    expected.push_back(at::empty_like(rows_of(noise[count + i].toTensor(), form.outputs[i], 0, form.rows)));
+    found.push_back(at::empty_like(expected.back()));
+  }
+  call(0, form.rows, expected);
+  auto by_blocks = [&](int64_t lane, int64_t) {
+    if (lane == 0) {
+      BelowEverything below;
+      for (int64_t row = 0; row < form.rows; row += rows_of_block) {
+        call(row, std::min(rows_of_block, form.rows - row), found);
+      }
+    }
+  };
+  lanes == 1 ? by_blocks(0, 1) : on_threads(lanes, 1, by_blocks); // where a kernel has one thread, as in a launch
+  for (size_t i = 0; i < found.size(); ++i) {
+    TORCH_CHECK(found[i].equal(expected[i]), "gives other bits for ", rows_of_block, " rows than for ", form.rows);
+  }
+}
+
+} // namespace
+
+// Blocks are all of one size, but for the last.
+TileRun::TileRun(const Tiles& tiles, const Plan& plan, const std::function<TileStep(uint32_t)>& step) {
+  for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
+    int64_t rows_of_lane = std::clamp<int64_t>(tiles.rows - lane * tiles.share, 0, tiles.share);
+    auto& steps = lanes_.emplace_back(tiles.count);
+    for (uint32_t u = 0; u < tiles.count; ++u) {
+      const auto& unit = plan.units[tiles.first + u];
+      if (!unit.loops.empty()) {
+        continue;
+      }
+      auto from = step(unit.steps[0]);
+      auto form = *row_form(*from.node);
+      steps[u].step = unit.steps[0];
+      steps[u].callee = from.callee;
+      steps[u].has_out = from.node->traits->out.has_value();
+      if (form.sum) {
+        steps[u].sum = make_sum(from, form, tiles.rows);
+        continue;
+      }
+      if (lane == 0) {
+        require_same_rows(from, form, tiles.block * (form.rows / tiles.rows), tiles.lanes);
+      }
+      for (int64_t rows : {tiles.block, rows_of_lane % tiles.block}) {
+        if (rows > 0) {
+          steps[u].calls.push_back(make_call(from, form, tiles.rows, rows));
+        }
+      }
+    }
+  }
+}
+
+std::unique_ptr<TileRun::Call> TileRun::make_call(const TileStep& step, const RowForm& form, int64_t tile_rows, int64_t rows) {
+  auto call = std::make_unique<Call>();
+  call->rows = rows;
+  call->arguments = *step.arguments;
+  int64_t each = form.rows / tile_rows; // the op's rows to one of the tiles'
+  auto cut = [&](size_t argument, const Rows& as, uint32_t slot) {
+    if (as.lead == Rows::kWhole) {
+      return;
+    }
+    const at::Tensor whole = call->arguments[argument].toTensor();
+    auto item = static_cast<int64_t>(whole.element_size());
+    auto lead = static_cast<size_t>(as.lead);
+    c10::SmallVector<int64_t, 5> sizes{each * rows}, strides{as.step};
+    sizes.append(whole.sizes().begin() + as.lead, whole.sizes().end());
+    strides.append(whole.strides().begin() + as.lead, whole.strides().end());
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), whole.storage().nbytes(),
+                                                         c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
+    call->pointers.push_back({storage.get(), slot, whole.storage_offset() * item, as.step * each * item});
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), kCpuKeys, whole.dtype());
+    impl->set_sizes_and_strides(sizes, strides, 0);
+    call->arguments[argument] = at::Tensor(std::move(impl));
+  };
+  const Node& node = *step.node;
+  for (size_t i = 0; i < form.arguments.size(); ++i) {
+    cut(i, form.arguments[i], node.leaves[i].slot);
+  }
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
+    cut(form.arguments.size() + i, form.outputs[i], node.outputs[i].slot);
+  }
+  if (form.replaced >= 0) {
+    call->arguments[static_cast<size_t>(form.replaced)] = form.instead;
+  }
+  call->quick = make_quick(*node.traits, call->arguments.data(), call->arguments.size());
+  return call;
+}
+
+void TileRun::run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::vector<Parameter>& parameters) {
+  auto run_lane = [&](int64_t lane) {
+    run_rows(tiles, plan, static_cast<size_t>(lane), std::min(lane * tiles.share, tiles.rows),
+             std::min((lane + 1) * tiles.share, tiles.rows), slots, parameters);
+  };
+  if (tiles.lanes == 1) {
+    run_lane(0);
+  } else {
+    on_threads(tiles.lanes, 1, [&](int64_t first, int64_t last) {
+      BelowEverything below;
+      for (int64_t lane = first; lane < last; ++lane) {
+        run_lane(lane);
+      }
+    });
+  }
+  finish_sums(tiles, slots);
+}
+
+// The sum of what the threads found, as TensorIterator's two passes have it.
+void TileRun::finish_sums(const Tiles& tiles, const std::vector<std::byte*>& slots) {
+  for (uint32_t u = 0; u < tiles.count; ++u) {
+    auto& sum = lanes_[0][u].sum;
+    if (!sum) {
+      continue;
+    }
+    std::visit(
+        [&]<class T>(const Cascade<T>&) {
+          T total = static_cast<T>(sum->total);
+          if (at::get_num_threads() > 1 && tiles.lanes > 1) {
+            auto found = at::zeros({at::get_num_threads()}, c10::CppTypeToScalarType<T>::value);
+            for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
+              found.template mutable_data_ptr<T>()[lane] = static_cast<T>(lanes_[static_cast<size_t>(lane)][u].sum->total);
+            }
+            total = found.sum().template item<T>();
+          }
+          auto count = static_cast<T>(sum->each * tiles.rows);
+          *reinterpret_cast<T*>(slots[sum->to.slot] + sum->to.begin) = sum->mean ? total / count : total;
+        },
+        sum->cascade);
+  }
+}
+
+std::unique_ptr<TileRun::Sum> TileRun::make_sum(const TileStep& step, const RowForm& form, int64_t tile_rows) {
+  auto sum = std::make_unique<Sum>();
+  const Output& output = step.node->outputs[0];
+  const Leaf& leaf = step.node->leaves[0];
+  auto item = static_cast<int64_t>(output.dtype.itemsize());
+  sum->each = form.rows / tile_rows;
+  sum->mean = form.mean;
+  sum->from = {nullptr, leaf.slot, leaf.value * item, sum->each * item};
+  sum->to = {nullptr, output.slot, output.offset * item, 0};
+  if (output.dtype.toScalarType() == c10::kDouble) {
+    sum->cascade.emplace<Cascade<double>>();
+  }
+  return sum;
+}
+
+void TileRun::run_rows(const Tiles& tiles, const Plan& plan, size_t lane, int64_t begin, int64_t end,
+                       const std::vector<std::byte*>& slots, std::vector<Parameter>& parameters) {
+  torch::jit::Stack stack;
+  auto each_sum = [&](auto&& f) {
+    for (auto& step : lanes_[lane]) {
+      if (step.sum) {
+        std::visit([&](auto& cascade) { f(*step.sum, cascade); }, step.sum->cascade);
+      }
+    }
+  };
+  each_sum([&](Sum& sum, auto& cascade) { cascade.begin((end - begin) * sum.each); });
+  // Where row 0 would lie: what only a block's memory is used of starts anew for every block.
+  std::vector<std::byte*> bases = slots;
+  for (int64_t row = begin; row < end; row += tiles.block) {
+    int64_t rows = std::min(tiles.block, end - row);
+    for (const auto& part : tiles.inside) {
+      bases[part.slot] = slots[part.slot] + (static_cast<int64_t>(lane) * tiles.block - row) * part.step;
+    }
+    for (uint32_t u = 0; u < tiles.count; ++u) {
+      for (const auto& loop : plan.units[tiles.first + u].loops) {
+        void* addresses[kMaxLoopOperands];
+        for (size_t i = 0; i < loop.operands.size(); ++i) {
+          const auto& operand = loop.operands[i];
+          addresses[i] = operand.number ? parameters[operand.index].bytes.data() : bases[operand.index] + operand.begin;
+        }
+        int64_t within = loop.numel / tiles.rows;
+        run_range(loop, addresses, row * within, (row + rows) * within);
+      }
+      auto& step = lanes_[lane][u];
+      if (step.sum) {
+        const auto* from = bases[step.sum->from.slot] + step.sum->from.begin + row * step.sum->from.step;
+        std::visit([&]<class T>(Cascade<T>& cascade) { cascade.feed(reinterpret_cast<const T*>(from), rows * step.sum->each); },
+                   step.sum->cascade);
+      }
+      if (step.calls.empty()) {
+        continue;
+      }
+      auto& call = **std::find_if(step.calls.begin(), step.calls.end(), [&](const auto& c) { return c->rows == rows; });
+      for (const auto& p : call.pointers) {
+        p.storage->set_data_ptr_noswap(c10::DataPtr(bases[p.slot] + p.begin + row * p.step, c10::Device(c10::kCPU)));
+      }
+      if (call.quick && call.quick->run()) {
+        continue;
+      }
+      TORCH_CHECK(step.has_out, "no kernel for some rows of it");
+      stack.assign(call.arguments.begin(), call.arguments.end());
+      step.callee->redispatchBoxed(kCpuKeys, &stack);
+    }
+  }
+  each_sum([](Sum& sum, auto& cascade) { sum.total = static_cast<double>(cascade.end()); });
+}
+
+} // namespace ae
