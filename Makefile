@@ -12,7 +12,7 @@ demo: .venv/installed
 	NEURON_EAGER=adaptive $(BIN)/adaptive-eager run --report examples/train_gpt.py
 
 test: .venv/installed
-	$(BIN)/python -m pytest $(TEST_ARGS)
+	ADAPTIVE_EAGER_CACHE_DIR=$(CURDIR)/.venv/cache $(BIN)/python -m pytest $(TEST_ARGS)
 
 # All of docs/benchmarks.md, hours; BENCH_ARGS='models-1 --programs rk4' measures some.
 bench: .venv/installed

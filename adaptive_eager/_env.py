@@ -74,7 +74,7 @@ CACHE_DIR = Variable(
 CACHE_BYTES = Variable(
     "ADAPTIVE_EAGER_CACHE_BYTES",
     f"0 to {1 << 40}",
-    str(256 << 20),
+    str(64 << 20),
     "Most bytes of compiled loops on disk; the least recently used go first. 0 keeps none.",
     integer(0, 1 << 40),
 )

@@ -12,7 +12,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +31,9 @@ BLOCK = 4096  # what a small file takes on disk
 LARGEST = 64 << 20
 TOUCH_SECONDS = 24 * 3600  # a hit renews an entry's date no more often
 ABANDONED_SECONDS = 3600  # whoever was writing this is gone
-PUTS_PER_TRIM = 64
+PUTS_PER_TRIM = 256  # a trim looks at every file
+
+File = tuple[os.DirEntry[str], os.stat_result]
 
 _warned: set[str] = set()
 
@@ -122,12 +124,7 @@ class KernelCache:
 
     def entries(self) -> list[Entry]:
         """The entries, least recently used first, whether good or not."""
-        found = [
-            Entry(item.name.removesuffix(SUFFIX), Path(item.path), _on_disk(status.st_size), status.st_mtime)
-            for item, status in self._files()
-            if NAME.fullmatch(item.name)
-        ]
-        return sorted(found, key=lambda entry: entry.used)
+        return _entries(self._files())
 
     def verify(self) -> list[tuple[Entry, str]]:
         """The entries that would not be used, each with the reason."""
@@ -145,13 +142,14 @@ class KernelCache:
 
     def clear(self) -> int:
         """Removes the entries, and says how many. What others put into the directory stays."""
-        self._sweep(0)
+        _sweep(self._files(), 0)
         return sum(_unlink(entry.path) for entry in self.entries())
 
     def trim(self) -> None:
         """Removes the least recently used entries beyond nine tenths of the limit, if the limit is exceeded."""
-        self._sweep(ABANDONED_SECONDS)
-        entries = self.entries()
+        files = list(self._files())
+        _sweep(files, ABANDONED_SECONDS)
+        entries = _entries(files)
         total = sum(entry.size for entry in entries)
         if total <= self._limit:
             return
@@ -164,17 +162,11 @@ class KernelCache:
     def _path(self, key: str) -> Path:
         return self.folder / (key + SUFFIX)
 
-    def _files(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    def _files(self) -> Iterator[File]:
         with suppress(OSError), os.scandir(self.folder) as items:
             for item in items:
                 with suppress(OSError):  # removed by another process meanwhile
                     yield item, item.stat(follow_symlinks=False)
-
-    def _sweep(self, seconds: float) -> None:
-        """Removes what writers left behind at least so long ago."""
-        for item, status in self._files():
-            if item.name.startswith(TEMPORARY) and status.st_mtime <= time.time() - seconds:
-                _unlink(Path(item.path))
 
     @contextmanager
     def _replacing(self, path: Path) -> Iterator[int]:
@@ -189,6 +181,22 @@ class KernelCache:
         except BaseException:
             _unlink(Path(name))
             raise
+
+
+def _entries(files: Iterable[File]) -> list[Entry]:
+    found = [
+        Entry(item.name.removesuffix(SUFFIX), Path(item.path), _on_disk(status.st_size), status.st_mtime)
+        for item, status in files
+        if NAME.fullmatch(item.name)
+    ]
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def _sweep(files: Iterable[File], seconds: float) -> None:
+    """Removes what writers left behind at least so long ago."""
+    for item, status in files:
+        if item.name.startswith(TEMPORARY) and status.st_mtime <= time.time() - seconds:
+            _unlink(Path(item.path))
 
 
 def _header(key: str, image: bytes) -> bytes:
