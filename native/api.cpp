@@ -1,7 +1,6 @@
 // The C ABI: thin functions over the library's parts.
 #include "adaptive_eager.h"
 
-#include <dlfcn.h>
 
 #include "common/error.h"
 #include "common/json.h"
@@ -13,6 +12,7 @@
 #include "recorder/recorder.h"
 #include "runtime/fragment.h"
 #include "runtime/kernel.h"
+#include "runtime/routines.h"
 #include "runtime/stats.h"
 
 using namespace ae;
@@ -215,8 +215,7 @@ uint64_t ae_compile_pending(void) {
 }
 
 uint64_t ae_routine_address(const char* name) {
-  static void* torch_cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD); // searched with what it needs itself
-  return reinterpret_cast<uint64_t>(dlsym(torch_cpu != nullptr ? torch_cpu : RTLD_DEFAULT, name));
+  return reinterpret_cast<uint64_t>(routine(name));
 }
 
 char* ae_describe_kernels(void) {

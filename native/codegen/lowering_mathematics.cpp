@@ -40,13 +40,13 @@ bool mkl_or_half(const Value& v, const Target& target) {
   return is_half(v.compute) ? has_vectors(v, target) : target.mkl;
 }
 
-constexpr Vml kExp{"vmsExp", "vmdExp", "exp", "_u10"}, kLog{"vmsLn", "vmdLn", "log", "_u10"},
-    kLog2{"vmsLog2", "vmdLog2", "log2", "_u10"}, kLog10{"vmsLog10", "vmdLog10", "log10", "_u10"},
-    kSin{"vmsSin", "vmdSin", "sin", "_u35"}, kCos{"vmsCos", "vmdCos", "cos", "_u35"}, kTan{"vmsTan", "vmdTan", "tan", "_u10"},
-    kTanh{"vmsTanh", "vmdTanh", "tanh", "_u10"}, kAsin{"vmsAsin", "vmdAsin", "asin", "_u10"},
-    kAcos{"vmsAcos", "vmdAcos", "acos", "_u10"}, kAtan{"vmsAtan", "vmdAtan", "atan", "_u10"},
-    kErf{"vmsErf", "vmdErf", "erf", "_u10"}, kErfc{"vmsErfc", "vmdErfc", "erfc", "_u15"},
-    kRoot{"vmsSqrt", "vmdSqrt", "sqrt", "_u05"};
+constexpr Vml kExp{"ae_exp_f32", "ae_exp_f64", "exp", "_u10"}, // vmsExp and vmdExp, see runtime/routines.cpp
+    kLog{"vmsLn", "vmdLn", "log", "_u10"}, kLog2{"vmsLog2", "vmdLog2", "log2", "_u10"},
+    kLog10{"vmsLog10", "vmdLog10", "log10", "_u10"}, kSin{"vmsSin", "vmdSin", "sin", "_u35"},
+    kCos{"vmsCos", "vmdCos", "cos", "_u35"}, kTan{"vmsTan", "vmdTan", "tan", "_u10"}, kTanh{"vmsTanh", "vmdTanh", "tanh", "_u10"},
+    kAsin{"vmsAsin", "vmdAsin", "asin", "_u10"}, kAcos{"vmsAcos", "vmdAcos", "acos", "_u10"},
+    kAtan{"vmsAtan", "vmdAtan", "atan", "_u10"}, kErf{"vmsErf", "vmdErf", "erf", "_u10"},
+    kErfc{"vmsErfc", "vmdErfc", "erfc", "_u15"}, kRoot{"vmsSqrt", "vmdSqrt", "sqrt", "_u05"};
 
 template <const Vml& f>
 Lowering vml_row(std::string_view op) {

@@ -258,7 +258,7 @@ void order_units(std::vector<Plan::Unit>& units, const Items& items, const std::
   std::priority_queue<std::pair<uint32_t, uint32_t>, std::vector<std::pair<uint32_t, uint32_t>>, std::greater<>> ready;
   for (uint32_t u = 0; u < units.size(); ++u) {
     if (waits[u] == 0) {
-      ready.emplace(units[u].steps.back(), u);
+      ready.emplace(units[u].steps.front(), u);
     }
   }
   std::vector<Plan::Unit> ordered;
@@ -267,7 +267,7 @@ void order_units(std::vector<Plan::Unit>& units, const Items& items, const std::
     ready.pop();
     for (uint32_t next : after[u]) {
       if (--waits[next] == 0) {
-        ready.emplace(units[next].steps.back(), next);
+        ready.emplace(units[next].steps.front(), next);
       }
     }
     ordered.push_back(std::move(units[u]));
