@@ -1,12 +1,15 @@
 """The compile service: a thread that takes loops from the native library as LLVM IR and gives addresses back.
 
-The thread waits, and LLVM works, without the GIL. LLVM is not imported before the first loop is wanted, and only here.
+The thread waits, and LLVM works, without the GIL. LLVM is imported once adaptive mode is on, and only here: later the
+import would compete for the GIL with a program in its first steps.
 Whatever goes wrong with a loop is told to the library, which goes on without it.
 """
 
+import importlib
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from . import _logs, _native
@@ -75,6 +78,8 @@ class Service:
 
     def _run(self) -> None:
         job = self._ffi.new("ae_compile_job *")
+        with self._busy, suppress(Exception):  # told once a loop is wanted
+            importlib.import_module("llvmlite.binding")
         while not self._stopping:
             found = self._lib.ae_compile_next(WAIT_MS, job)
             if found < 0:
