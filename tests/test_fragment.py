@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fusion import settle
+from fusion import forced, launched, loops, settle
 
 import adaptive_eager
 from adaptive_eager import config, flush, stats
@@ -223,3 +223,25 @@ def test_empty_and_zero_dim_tensors(agree: Agree) -> None:
         ]
 
     agree(program)
+
+
+def test_first_comparison_of_a_loop_needs_no_more_than_its_ops() -> None:
+    x = torch.ones(MIB, device="neuron")
+
+    def program() -> torch.Tensor:
+        y = x
+        for i in range(20):
+            y = y * i + 1
+        return y
+
+    with forced(compare=1):
+        torch.neuron.empty_cache()
+        torch.neuron.reset_peak_memory_stats()
+        before = torch.neuron.memory_allocated()
+        for _ in range(6):
+            with launched() as found:
+                kept = program()
+            settle()
+    assert loops(found)
+    assert torch.neuron.max_memory_allocated() - before <= 6 * 4 * MIB  # of 40 temporaries
+    assert kept[0] == kept[-1]

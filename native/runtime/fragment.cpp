@@ -564,6 +564,14 @@ void Fragment::provide(const Step& step, const Plan& plan, Region& region) {
 }
 
 void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
+  bool planned = unit.loops.empty() && has_arena_;
+  std::vector<uint32_t> last; // step, by slot
+  if (C10_UNLIKELY(!planned)) {
+    last.resize(slots_.size());
+    for (uint32_t at : unit.steps) {
+      steps_[at].node->each_slot([&](uint32_t slot) { last[slot] = at; });
+    }
+  }
   for (uint32_t at : unit.steps) {
     auto& step = steps_[at];
     if (C10_UNLIKELY(!tainted_.empty() && tainted(step))) {
@@ -571,7 +579,7 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
       continue;
     }
     try {
-      if (C10_LIKELY(unit.loops.empty() && has_arena_)) {
+      if (C10_LIKELY(planned)) {
         for (uint32_t slot : unit.begins) {
           if (slots_[slot].origin == Origin::Made) {
             begin(slot, region);
@@ -583,6 +591,13 @@ void Fragment::run_steps(const Plan::Unit& unit, const Plan& plan, Region& regio
       run(step, region);
     } catch (const std::exception& error) {
       fail(at, error, region, fault);
+    }
+    if (C10_UNLIKELY(!planned && !extra_.empty())) { // what only this unit touches is given back as soon as it can be
+      step.node->each_slot([&](uint32_t slot) {
+        if (last[slot] == at && plan.memory[slot] == Plan::Memory::None) {
+          extra_[slot].clear();
+        }
+      });
     }
   }
   if (has_arena_) {
@@ -608,8 +623,8 @@ void Fragment::compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, 
     const Access* access;
     c10::DataPtr memory;
   };
-  for (uint32_t step : unit.steps) {
-    provide(steps_[step], plan, region);
+  for (uint32_t slot : unit.begins) {
+    begin(slot, region);
   }
   std::vector<Result> results;
   for (const auto& loop : unit.loops) {
