@@ -179,3 +179,30 @@ def test_first_blocks_are_compared_and_timed() -> None:
 def test_no_tiles_without_memory_for_them() -> None:
     config.tile_bytes = 0
     assert tiles(check(lambda x: torch.softmax(x * 5, -1) * 7, randn(S))) == []
+
+
+def test_tiles_need_no_more_memory_than_their_units() -> None:
+    def program(x: torch.Tensor, last: str) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.softmax(x * 2, -1) - 1
+            x = (x / x.square().sum(-1, keepdim=True)).exp()
+        return getattr(x, last)(-1)
+
+    peaks = []
+    for tile_bytes, last in ((0, "amax"), (65536, "amin")):
+        config.tile_bytes = tile_bytes
+        x = torch.randn(1024, 256).to("neuron")
+        for _ in range(4):
+            kept = program(x, last)
+            settle()
+        torch.neuron.empty_cache()
+        torch.neuron.reset_peak_memory_stats()
+        before = torch.neuron.memory_allocated()
+        with launched() as found:
+            kept = program(x, last)
+        settle()
+        peaks.append(torch.neuron.max_memory_allocated() - before)
+        assert bool(tiles(found)) == (tile_bytes > 0)
+        del kept
+    without, with_tiles = peaks
+    assert with_tiles <= without + 4 * 65536

@@ -486,7 +486,11 @@ void assign_memory(Plan& plan, const PlanInput& input) {
         break;
       case Plan::Memory::Arena:
         requests.push_back({slot, input.slots[slot].bytes, first[slot], last[slot]});
-        for (const auto& tiles : plan.tiles) { // the rows of all that they touch are under way at one time
+        for (const auto& tiles : plan.tiles) { // all rows of what they touch are under way at one time
+          auto is_slot = [slot](const Tiles::Inside& inside) { return inside.slot == slot; };
+          if (std::any_of(tiles.inside.begin(), tiles.inside.end(), is_slot)) {
+            continue; // its memory here is for the units run one by one
+          }
           uint32_t end = tiles.first + tiles.count - 1;
           if (first[slot] <= end && last[slot] >= tiles.first) {
             requests.back().first = std::min(requests.back().first, tiles.first);
@@ -498,7 +502,16 @@ void assign_memory(Plan& plan, const PlanInput& input) {
         break;
     }
   }
+  for (size_t i = 0; i < plan.tiles.size(); ++i) {
+    const auto& tiles = plan.tiles[i];
+    requests.push_back({static_cast<uint32_t>(slots + i), tiles.scratch_bytes, tiles.first, tiles.first + tiles.count - 1});
+  }
+  plan.arena_offset.resize(slots + plan.tiles.size());
   plan.arena_bytes = lay_out(requests, plan.arena_offset);
+  for (size_t i = 0; i < plan.tiles.size(); ++i) {
+    plan.tiles[i].scratch = plan.arena_offset[slots + i];
+  }
+  plan.arena_offset.resize(slots);
 }
 
 } // namespace ae

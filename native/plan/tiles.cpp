@@ -14,6 +14,7 @@ namespace ae {
 namespace {
 
 constexpr int64_t kFewestRows = 4;
+constexpr int64_t kLine = 64;        // bytes
 constexpr int64_t kProductShare = 4; // a product's own blocks are smaller: its tiles may be larger than the nearest cache
 
 // What a unit does to a slot, in rows.
@@ -293,7 +294,8 @@ class Finder {
     }
     for (const auto& [slot, use] : uses) {
       if (use.written && plan_.memory[slot] == Plan::Memory::Arena && last_[slot] < end && first_.at(slot) >= first) {
-        tiles.inside.push_back({slot, use.step});
+        tiles.inside.push_back({slot, use.step, tiles.scratch_bytes});
+        tiles.scratch_bytes += static_cast<size_t>((use.begin + tiles.lanes * tiles.block * use.step + kLine - 1) / kLine * kLine);
       }
     }
     return tiles;

@@ -32,9 +32,12 @@ struct Tiles {
 
   struct Inside { // a slot whose values nothing needs afterwards: memory for a block will do
     uint32_t slot;
-    int64_t step; // bytes a row
+    int64_t step;  // bytes a row
+    size_t offset; // in the scratch memory
   };
   std::vector<Inside> inside;
+  size_t scratch_bytes = 0;    // for all that is inside
+  int64_t scratch = 0;         // where in the arena
   std::vector<Access> results; // what it writes and somebody needs, or may need
 
   Stage stage = Stage::New;

@@ -398,7 +398,7 @@ std::byte* Fragment::address(const Loop::Operand& operand, Region& region) const
 }
 
 // Pointers of what is there before the first step, and numbers. What an op that failed in flight left out taints.
-void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault) {
+void Fragment::set_up(const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault) {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].origin == Origin::Outside) {
       if (const auto& failed = region.slots[slot].storage->fault; C10_UNLIKELY(failed != nullptr)) {
@@ -410,7 +410,7 @@ void Fragment::set_up(const Plan& plan, std::byte* arena, Region& region, std::s
       begin(slot, region);
       storages_[slot]->set_nbytes(region.slots[slot].storage->nbytes());
     } else if (plan.arena_offset[slot] >= 0 && has_arena_) {
-      point(slot, arena + plan.arena_offset[slot]);
+      point(slot, arena_ + plan.arena_offset[slot]);
     }
   }
   for (size_t i = 0; i < host_numbers_.size(); ++i) {
@@ -470,7 +470,8 @@ std::shared_ptr<const Fault> Fragment::launch(Region& region, Variant& variant) 
     } catch (const c10::OutOfMemoryError&) {
       has_arena_ = false;
     }
-    set_up(*plan, static_cast<std::byte*>(arena.get()), region, fault);
+    arena_ = static_cast<std::byte*>(arena.get());
+    set_up(*plan, region, fault);
   } catch (const std::exception& error) {
     fault = std::make_shared<const Fault>("launch", error);
     for (const auto& step : steps_) {

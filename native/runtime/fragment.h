@@ -111,7 +111,7 @@ struct Fragment {
   void run_blocks(Tiles& tiles, Plan& plan, Region& region);
   void try_blocks(Tiles& tiles, Plan& plan, Region& region);
   void compare_unit(Plan::Unit& unit, const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
-  void set_up(const Plan& plan, std::byte* arena, Region& region, std::shared_ptr<const Fault>& fault);
+  void set_up(const Plan& plan, Region& region, std::shared_ptr<const Fault>& fault);
   void begin(uint32_t slot, Region& region);
   void point(uint32_t slot, const void* data);
   std::byte* address(const Loop::Operand& operand, Region& region) const;
@@ -129,6 +129,7 @@ struct Fragment {
   std::vector<uint64_t> mask_; // scratch of the host
   const Variant* running_ = nullptr;
   bool has_arena_ = true;           // while it is launched
+  std::byte* arena_ = nullptr;      // ...
   std::vector<c10::DataPtr> extra_; // by slot: what was allocated because the plan provides none
   std::vector<bool> tainted_;       // slots without valid values: empty as long as nothing failed
   torch::jit::Stack stack_;         // scratch

@@ -74,7 +74,7 @@ void Fragment::run_blocks(Tiles& tiles, Plan& plan, Region& region) {
   for (uint32_t slot = 0; slot < slots.size(); ++slot) {
     slots[slot] = static_cast<std::byte*>(const_cast<void*>(storages_[slot]->data()));
   }
-  tiles.run->run(tiles, plan, slots, region.parameters);
+  tiles.run->run(tiles, plan, slots, arena_ + tiles.scratch, region.parameters);
 }
 
 // The units have run: everything that they wrote is written again by blocks, and has to be the same.

@@ -162,10 +162,11 @@ std::unique_ptr<TileRun::Call> TileRun::make_call(const TileStep& step, const Ro
   return call;
 }
 
-void TileRun::run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::vector<Parameter>& parameters) {
+void TileRun::run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::byte* scratch,
+                  std::vector<Parameter>& parameters) {
   auto run_lane = [&](int64_t lane) {
     run_rows(tiles, plan, static_cast<size_t>(lane), std::min(lane * tiles.share, tiles.rows),
-             std::min((lane + 1) * tiles.share, tiles.rows), slots, parameters);
+             std::min((lane + 1) * tiles.share, tiles.rows), slots, scratch, parameters);
   };
   if (tiles.lanes == 1) {
     run_lane(0);
@@ -220,7 +221,7 @@ std::unique_ptr<TileRun::Sum> TileRun::make_sum(const TileStep& step, const RowF
 }
 
 void TileRun::run_rows(const Tiles& tiles, const Plan& plan, size_t lane, int64_t begin, int64_t end,
-                       const std::vector<std::byte*>& slots, std::vector<Parameter>& parameters) {
+                       const std::vector<std::byte*>& slots, std::byte* scratch, std::vector<Parameter>& parameters) {
   torch::jit::Stack stack;
   auto each_sum = [&](auto&& f) {
     for (auto& step : lanes_[lane]) {
@@ -235,7 +236,7 @@ void TileRun::run_rows(const Tiles& tiles, const Plan& plan, size_t lane, int64_
   for (int64_t row = begin; row < end; row += tiles.block) {
     int64_t rows = std::min(tiles.block, end - row);
     for (const auto& part : tiles.inside) {
-      bases[part.slot] = slots[part.slot] + (static_cast<int64_t>(lane) * tiles.block - row) * part.step;
+      bases[part.slot] = scratch + part.offset + (static_cast<int64_t>(lane) * tiles.block - row) * part.step;
     }
     for (uint32_t u = 0; u < tiles.count; ++u) {
       for (const auto& loop : plan.units[tiles.first + u].loops) {

@@ -35,8 +35,9 @@ class TileRun {
     }
   }
 
-  // `slots`: the address of each slot's memory. `parameters`: the launch's numbers.
-  void run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::vector<Parameter>& parameters);
+  // `slots`: the address of each slot's memory. `scratch`: that of tiles.scratch_bytes. `parameters`: the launch's numbers.
+  void run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::byte* scratch,
+           std::vector<Parameter>& parameters);
 
  private:
   struct Pointer { // an argument that is a part of a slot
@@ -70,7 +71,7 @@ class TileRun {
   static std::unique_ptr<Call> make_call(const TileStep& step, const RowForm& form, int64_t tile_rows, int64_t rows);
   void finish_sums(const Tiles& tiles, const std::vector<std::byte*>& slots);
   void run_rows(const Tiles& tiles, const Plan& plan, size_t lane, int64_t begin, int64_t end, const std::vector<std::byte*>& slots,
-                std::vector<Parameter>& parameters);
+                std::byte* scratch, std::vector<Parameter>& parameters);
 
   std::vector<Lane> lanes_;
 };
