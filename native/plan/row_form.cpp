@@ -96,6 +96,10 @@ class Maker {
     form_.replaced = static_cast<int>(i);
     form_.instead = std::move(instead);
   }
+  // `each`: elements of a row. As many as a row may have in whole vectors of any type.
+  void tails(int64_t each) {
+    form_.tails = each % 32 != 0;
+  }
   void product(int64_t fewest) {
     form_.product = true;
     form_.fewest = fewest;
@@ -124,6 +128,7 @@ std::optional<RowForm> along_last(const Node& node) {
     good = good && maker.argument(i, lead);
   }
   maker.replace(tensors, int64_t(1));
+  maker.tails(view_of(node, 0).sizes[lead]);
   return maker.done(good);
 }
 
@@ -147,6 +152,7 @@ std::optional<RowForm> layer_norm(const Node& node) {
   }
   Maker maker(node);
   size_t lead = node.leaves[0].dim - shape->size();
+  maker.tails(c10::multiply_integers(*shape));
   return maker.done(maker.count(0, lead) && maker.argument(0, lead) && maker.whole(2) && maker.whole(3) && maker.output(0, lead) &&
                     maker.output(1, lead) && maker.output(2, lead));
 }

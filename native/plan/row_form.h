@@ -21,6 +21,9 @@ struct RowForm {
   int64_t rows = 1;
   int64_t fewest = 1; // rows that are worth a call
   bool product = false;
+  // The kernel is a loop over rows that is compiled twice, for one thread and for several, with other contractions in a
+  // row's scalar tail.
+  bool tails = false;
   // A sum of everything: a row is an element, rows come in order, and there is one result, at the end.
   bool sum = false;
   bool mean = false; // ... divided by their number

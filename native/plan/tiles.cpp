@@ -9,6 +9,7 @@
 #include "common/policy.h"
 #include "plan/plan.h"
 #include "plan/row_form.h"
+#include "recorder/spec.h"
 
 namespace ae {
 namespace {
@@ -32,6 +33,7 @@ struct Found {
   int64_t fewest = 1; // rows at a time that are worth a call
   bool product = false;
   int64_t summed = 0; // elements, if it is the sum of all
+  bool tails = false;
 };
 
 // The loop's operands, its iteration space cut into `rows` equal parts, outermost first.
@@ -89,6 +91,7 @@ bool step_touches(const Node& node, int64_t rows, Found& found) {
   found.fewest = (form->fewest + each - 1) / each;
   found.product = form->product;
   found.summed = form->sum ? form->rows : 0;
+  found.tails = form->tails;
   auto add = [&](uint32_t slot, c10::ScalarType type, int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                  const Rows& as, bool written) {
     auto access = make_access(slot, type, offset, sizes, strides, sizes);
@@ -144,12 +147,28 @@ class Finder {
       auto tiles = from(u);
       u += tiles ? tiles->count : 1;
       if (tiles) {
+        guard(*tiles);
         plan_.tiles.push_back(std::move(*tiles));
       }
     }
   }
 
  private:
+  // The numbers of its products may not change.
+  void guard(const Tiles& tiles) {
+    for (uint32_t u = tiles.first; u < tiles.first + tiles.count; ++u) {
+      const auto& unit = plan_.units[u];
+      auto form = unit.loops.empty() ? row_form(*input_.steps[unit.steps[0]]) : std::nullopt;
+      if (form && form->product) {
+        for (const auto& leaf : input_.steps[unit.steps[0]]->leaves) {
+          if (leaf.kind == LeafKind::Number) {
+            plan_.guards.push_back({leaf.at, (*input_.numbers.values)[leaf.at]});
+          }
+        }
+      }
+    }
+  }
+
   // How many rows the unit keeps apart at most; 1: none.
   int64_t most_rows(const Plan::Unit& unit) const {
     if (unit.loops.empty()) {
@@ -237,6 +256,9 @@ class Finder {
       }
       all.fewest = std::max(all.fewest, found.fewest);
       all.product |= found.product;
+      if ((found.tails && plan_.threads > 1) || (found.product && !plain_product(*input_.steps[unit.steps[0]]))) {
+        return std::nullopt;
+      }
       if (found.summed > 0) {
         if (summed > 0 && summed != found.summed) {
           return std::nullopt;
@@ -275,14 +297,27 @@ class Finder {
     if (!of_use || tiles.block < all.fewest) {
       return std::nullopt;
     }
-    int64_t blocks = (rows + tiles.block - 1) / tiles.block;
-    tiles.share = (blocks + tiles.lanes - 1) / tiles.lanes * tiles.block;
+    auto up = [cut](int64_t n) { return (n + cut - 1) / cut * cut; };
+    // Blocks of a share are as even as can be: a product of few rows is another routine's.
+    tiles.share = up((rows + tiles.lanes - 1) / tiles.lanes);
+    auto even = [&] {
+      int64_t blocks = (tiles.share + tiles.block - 1) / tiles.block;
+      tiles.block = up((tiles.share + blocks - 1) / blocks);
+    };
+    even();
     if (summed > 0) { // each thread adds up the share that ATen gives it
       constexpr int64_t grain = at::internal::GRAIN_SIZE;
       int64_t each = summed / rows;
       tiles.lanes = summed < grain ? 1 : std::min<int64_t>(plan_.threads, (summed + grain - 1) / grain);
       tiles.share = (summed + tiles.lanes - 1) / tiles.lanes / each;
       if (tiles.lanes > 1 && (tiles.share * each * tiles.lanes < summed || tiles.share % cut != 0)) {
+        return std::nullopt;
+      }
+      even();
+    }
+    for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
+      int64_t rest = std::clamp<int64_t>(rows - lane * tiles.share, 0, tiles.share) % tiles.block;
+      if (rest > 0 && rest < all.fewest) {
         return std::nullopt;
       }
     }
@@ -299,6 +334,20 @@ class Finder {
       }
     }
     return tiles;
+  }
+
+  // Whether its numbers, such as alpha and beta, are 1 and have always been: with others MKL may end in other routines.
+  bool plain_product(const Node& node) const {
+    for (const auto& leaf : node.leaves) {
+      if (leaf.kind == LeafKind::Number) {
+        const auto& varying = input_.numbers.varying;
+        if (input_.numbers.values == nullptr || std::find(varying.begin(), varying.end(), leaf.at) != varying.end() ||
+            number_value(leaf.tag, (*input_.numbers.values)[leaf.at]).toScalar().to<double>() != 1) {
+          return false;
+        }
+      }
+    }
+    return true;
   }
 
   // Whether blocks can be cut such that the loop's vector bodies end where ATen's do: at multiples of `cut` rows.

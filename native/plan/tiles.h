@@ -47,7 +47,7 @@ struct Tiles {
   std::shared_ptr<TileRun> run;                        // runtime/tile_run.h
 };
 
-// Finds them in a plan whose memory is assigned.
+// Finds them in a plan whose memory is assigned. May add guards to it.
 void find_tiles(Plan& plan, const PlanInput& input);
 
 } // namespace ae

@@ -15,7 +15,7 @@ constexpr uint32_t kMaxViolations = 3;
 
 Plan& Variant::choose(const std::vector<Parameter>& numbers) {
   ++launches;
-  if (stage == Stage::Fused && fused->threads != at::get_num_threads()) {
+  if ((stage == Stage::Fused || stage == Stage::Compiling) && fused->threads != at::get_num_threads()) {
     stage = Stage::Cold;
   }
   if (stage == Stage::Cold && policy(Policy::Fuse) != 0 && static_cast<int64_t>(launches) > policy(Policy::FuseAfter)) {
