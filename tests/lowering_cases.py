@@ -305,7 +305,8 @@ FORMS: dict[str, list[Form]] = {
     "native_dropout_backward": [_backward("native_dropout_backward", 1.25, masks=(1,))],
     "div": [
         *_binary("div"),
-        Form(lambda a, b: torch.div(a, b, rounding_mode="trunc"), 2),
+        # Stock ends the process where it divides the least integer by -1.
+        Form(lambda a, b: torch.div(a, b if b.is_floating_point() else b.clamp(min=1), rounding_mode="trunc"), 2),
         Form(lambda a: torch.div(a, 0.3, rounding_mode="trunc")),
     ],
     **{name: [*_binary(name), *_scaled(name)] for name in ("add", "sub")},

@@ -65,7 +65,8 @@ void Fragment::run_blocks(Tiles& tiles, Plan& plan, Region& region) {
   }
   if (!tiles.run) {
     tiles.run = std::make_shared<TileRun>(tiles, plan, [&](uint32_t step) {
-      const auto& s = steps_[step];
+      auto& s = steps_[step];
+      patch(s, s.arguments, region);
       return TileStep{s.node, &s.callee, &s.arguments};
     });
   }
