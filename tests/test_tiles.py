@@ -99,7 +99,7 @@ def test_sum_of_all_of_special_values() -> None:
 
 def test_linear_and_what_follows_run_by_blocks() -> None:
     config.tile_bytes = 1 << 20
-    inputs = randn((1024, 16), (64, 16), (64,), (16, 64))
+    inputs = randn((12 * 192, 16), (64, 16), (64,), (16, 64))
     found = check(lambda x, w, b, v: F.linear(F.relu(F.linear(x, w, b)) * 2, v), inputs)
     assert names(found) == [["addmm", "relu-mul", "mm"]]
 

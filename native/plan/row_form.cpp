@@ -100,9 +100,10 @@ class Maker {
   void tails(int64_t each) {
     form_.tails = each % 32 != 0;
   }
-  void product(int64_t fewest) {
+  void product(int64_t fewest, int64_t align) {
     form_.product = true;
     form_.fewest = fewest;
+    form_.align = align;
   }
   std::optional<RowForm> done(bool good) {
     return good && form_.rows > 1 ? std::optional(std::move(form_)) : std::nullopt;
@@ -201,6 +202,9 @@ std::optional<RowForm> reduction(const Node& node) {
 }
 
 constexpr int64_t kFewestProductRows = 128; // a product packs the other matrix anew for every block
+// A multiple of the rows that MKL's kernels take at a time: which of them a row is may decide the order of its additions.
+constexpr int64_t kProductRows = 192;
+constexpr int64_t kFewestProductColumns = 16; // fewer go to routines for vectors, and show too few numbers
 
 // mm(self, mat2), and addmm(self, mat1, mat2, beta, alpha) with `first` = 1: rows of the left matrix.
 template <size_t first>
@@ -214,15 +218,15 @@ std::optional<RowForm> product(const Node& node) {
     bool matrix = is_tensor(node, 0) && node.leaves[0].dim == 2 && view_of(node, 0).sizes[0] > 1;
     good = good && (matrix ? maker.argument(0, 1) : maker.whole(0));
   }
-  maker.product(kFewestProductRows);
-  return maker.done(good);
+  maker.product(kFewestProductRows, kProductRows);
+  return maker.done(good && view_of(node, first + 1).sizes[1] >= kFewestProductColumns);
 }
 
 // bmm(self, mat2): whole matrices.
 std::optional<RowForm> batch(const Node& node) {
   Maker maker(node);
   bool good = maker.count(0, 1) && maker.argument(0, 1) && maker.argument(1, 1) && maker.output(0, 1);
-  maker.product(1);
+  maker.product(1, 1);
   return maker.done(good);
 }
 

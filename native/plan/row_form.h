@@ -20,6 +20,7 @@ struct Rows {
 struct RowForm {
   int64_t rows = 1;
   int64_t fewest = 1; // rows that are worth a call
+  int64_t align = 1;  // rows at whose multiples blocks may begin
   bool product = false;
   // The kernel is a loop over rows that is compiled twice, for one thread and for several, with other contractions in a
   // row's scalar tail.

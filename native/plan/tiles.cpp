@@ -31,6 +31,7 @@ struct Found {
   std::vector<Touch> touches;
   std::vector<Access> results;
   int64_t fewest = 1; // rows at a time that are worth a call
+  int64_t align = 1;
   bool product = false;
   int64_t summed = 0; // elements, if it is the sum of all
   bool tails = false;
@@ -89,6 +90,7 @@ bool step_touches(const Node& node, int64_t rows, Found& found) {
   }
   int64_t each = form->rows / rows;
   found.fewest = (form->fewest + each - 1) / each;
+  found.align = form->align / std::gcd(form->align, each);
   found.product = form->product;
   found.summed = form->sum ? form->rows : 0;
   found.tails = form->tails;
@@ -255,6 +257,7 @@ class Finder {
         }
       }
       all.fewest = std::max(all.fewest, found.fewest);
+      cut = std::lcm(cut, found.align);
       all.product |= found.product;
       if ((found.tails && plan_.threads > 1) || (found.product && !plain_product(*input_.steps[unit.steps[0]]))) {
         return std::nullopt;

@@ -17,6 +17,8 @@
 namespace ae {
 namespace {
 
+constexpr size_t kProductTries = 2;
+
 // A tensor of that layout, with numbers of many magnitudes and both signs: sums of them show how they were added up.
 at::Tensor noise_like(const at::Tensor& tensor, uint64_t state) {
   int64_t extent = 1;
@@ -43,11 +45,11 @@ at::Tensor rows_of(const at::Tensor& whole, const Rows& as, int64_t first, int64
 // A kernel may treat few rows in another way than many: products end in another routine, and where a loop over rows is
 // too short to be shared among threads, another copy of its code runs, in which other products and sums are contracted.
 // Whether bits depend on it is found out with numbers of our own, as the launch's may all be zero.
-void require_same_rows(const TileStep& step, const RowForm& form, int64_t rows_of_block, int64_t lanes) {
+void require_same_rows(const TileStep& step, const RowForm& form, const Tiles& tiles, size_t seed) {
   std::vector<c10::IValue> noise = *step.arguments;
   for (size_t i = 0; i < noise.size(); ++i) {
     if (noise[i].isTensor() && noise[i].toTensor().defined()) {
-      noise[i] = noise_like(noise[i].toTensor(), i);
+      noise[i] = noise_like(noise[i].toTensor(), seed + i);
     }
   }
   bool has_out = step.node->traits->out.has_value();
@@ -80,19 +82,19 @@ void require_same_rows(const TileStep& step, const RowForm& form, int64_t rows_o
     found.push_back(at::empty_like(expected.back()));
   }
   call(0, form.rows, expected);
-  auto by_blocks = [&](int64_t lane, int64_t) {
-    if (lane == 0) {
-      BelowEverything below;
-      for (int64_t row = 0; row + rows_of_block <= form.rows; row += rows_of_block) {
-        call(row, rows_of_block, found);
+  int64_t each = form.rows / tiles.rows;
+  auto by_blocks = [&](int64_t first, int64_t last) {
+    BelowEverything below;
+    for (int64_t lane = first; lane < last; ++lane) {
+      int64_t end = std::min((lane + 1) * tiles.share, tiles.rows);
+      for (int64_t row = lane * tiles.share; row < end; row += tiles.block) {
+        call(row * each, std::min(tiles.block, end - row) * each, found);
       }
     }
   };
-  lanes == 1 ? by_blocks(0, 1) : on_threads(lanes, 1, by_blocks); // where a kernel has one thread, as in a launch
+  tiles.lanes == 1 ? by_blocks(0, 1) : on_threads(tiles.lanes, 1, by_blocks);
   for (size_t i = 0; i < found.size(); ++i) {
-    int64_t rows = form.rows / rows_of_block * rows_of_block;
-    TORCH_CHECK(found[i].narrow(0, 0, rows).equal(expected[i].narrow(0, 0, rows)), "gives other bits for ", rows_of_block,
-                " rows than for ", form.rows);
+    TORCH_CHECK(found[i].equal(expected[i]), "gives other bits for ", tiles.block * each, " rows than for ", form.rows);
   }
 }
 
@@ -116,10 +118,9 @@ TileRun::TileRun(const Tiles& tiles, const Plan& plan, const std::function<TileS
     }
     auto from = step(unit.steps[0]);
     auto form = *row_form(*from.node);
-    for (int64_t rows : sizes) {
-      if (!form.sum) {
-        require_same_rows(from, form, rows * (form.rows / tiles.rows), tiles.lanes);
-      }
+    size_t tries = form.sum ? 0 : form.product ? kProductTries : 1;
+    for (size_t number = 0; number < tries; ++number) {
+      require_same_rows(from, form, tiles, number * 16);
     }
     for (auto& lane : lanes_) {
       lane[u].step = unit.steps[0];
