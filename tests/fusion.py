@@ -1,5 +1,6 @@
 """What tests of fused loops share: loops from the first launch on, nothing pending, and what became of them."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -53,11 +54,15 @@ def wait() -> None:
         time.sleep(0.0005)
 
 
+_forgotten = itertools.count(1)
+
+
 def forget() -> None:
     """Regions that were launched before are planned again."""
     kept, config.max_fragments = config.max_fragments, 1
-    for _ in range(3):
-        torch.zeros(1, device="neuron").add(1).add(2).tolist()
+    x = torch.zeros(next(_forgotten), device="neuron")
+    for _ in range(3):  # a region that is new evicts the others
+        x.add(1).add(2).tolist()
     config.max_fragments = kept
 
 

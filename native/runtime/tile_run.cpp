@@ -202,7 +202,7 @@ void TileRun::finish_sums(const Tiles& tiles, const std::vector<std::byte*>& slo
     std::visit(
         [&]<class T>(const Cascade<T>&) {
           T total = static_cast<T>(sum->total);
-          if (at::get_num_threads() > 1 && tiles.lanes > 1) {
+          if (tiles.lanes > 1) {
             auto found = at::zeros({at::get_num_threads()}, c10::CppTypeToScalarType<T>::value);
             for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
               found.template mutable_data_ptr<T>()[lane] = static_cast<T>(lanes_[static_cast<size_t>(lane)][u].sum->total);
