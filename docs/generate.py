@@ -36,11 +36,13 @@ Two NaNs count as equal; everything else is compared as bits, zeros with their s
   a kernel rounds within an op, so does its row. A Python number is not rounded to a half where ATen keeps it wide.
 - **Numbers.** A learning rate or a factor is an argument of the loop. What ATen asks of a number before it chooses a
   formula (is alpha 1, which exponent is it) is written into the loop, and a guard checks it at each launch.
-- **Rows in blocks.** A reduction, a softmax or a layer norm between loops is ATen's own kernel, called on some rows at
-  a time. ATen's compiler made two copies of some kernels' code, for one thread and for several, and contracted them
-  differently (the gradient of softmax, where a row is no multiple of a vector), and a matrix product may end in another
-  routine for few rows; so each op is first called both ways on numbers made for it, and stays whole if any bit differs.
-  A sum of all elements is added up in the order of ATen's cascade, and on several threads in ATen's shares.
+- **Rows in blocks.** A reduction, a softmax, a layer norm or a matrix product between loops is ATen's own kernel,
+  called on some rows at a time. ATen's compiler made two copies of some kernels' loops over rows, for one thread and
+  for several, and contracted a row's scalar tail differently: on several threads such rows stay whole. A product may
+  end in another routine for few rows, few columns or other numbers than 1, and its bits may depend on which row of
+  MKL's register tile a row is: it is cut at multiples of 192 rows, and otherwise stays whole. All the same each op is
+  first called in one piece and in the blocks of the launch on numbers made for it, and stays whole if any bit differs.
+  A sum of all elements is added up in the order of ATen's cascade, on several threads in ATen's shares.
 - **The first launch is checked.** The first time that a loop runs, the kernels that it replaces run too, and their bits
   are compared (`compare_fused` in [the policy constants](environment.md)). A loop that differs is never used, and its
   ops run one by one.
