@@ -1,7 +1,6 @@
 // The C ABI: thin functions over the library's parts.
 #include "adaptive_eager.h"
 
-
 #include "common/error.h"
 #include "common/json.h"
 #include "common/policy.h"

@@ -167,12 +167,12 @@ void Kernel::calls(size_t stage, const Range& tile) {
   for (const State& state : states_) {
     if (!state.array || state.stage != stage)
       continue;
-    // MKL with 32-bit lengths; the modes of aten/src/ATen/cpu/vml.h: high accuracy, denormals kept, errors ignored.
+    // MKL with 32-bit lengths.
     std::string name = state.array;
     bool mode = name[1] == 'm';
     declare("declare void @" + name + "(i32, ptr, ptr" + (mode ? ", i64)" : ")"));
     line("call void @" + name + "(i32 " + count + ", ptr " + state.input + ", ptr " + state.buffer +
-         (mode ? ", i64 1310978)" : ")"));
+         (mode ? ", i64 " + std::to_string(kVmMode) + ")" : ")"));
   }
 }
 

@@ -69,6 +69,9 @@ struct Program {
   std::string key() const;
 };
 
+// How ATen calls MKL's vm routines (aten/src/ATen/cpu/vml.h): high accuracy, denormals kept, errors ignored.
+inline constexpr int64_t kVmMode = 1310978;
+
 // What ATen's kernels were chosen for on this machine: it fixes the bits of ops whose routines differ by it.
 struct Target {
   enum class Level : uint8_t { Generic, Avx2, Avx512 } level = Level::Generic;

@@ -8,6 +8,12 @@
 
 namespace ae {
 
+// What went wrong, without where in the library.
+inline const char* message_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const c10::Error*>(&error);
+  return known != nullptr ? known->what_without_backtrace() : error.what();
+}
+
 // Messages longer than 4 KiB are cut.
 void set_last_error(const char* message);
 
@@ -20,10 +26,8 @@ int guarded(Body&& body) noexcept {
   try {
     body();
     return 0;
-  } catch (const c10::Error& error) {
-    set_last_error(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    set_last_error(error.what());
+    set_last_error(message_of(error));
   } catch (...) {
     set_last_error("an exception of unknown type was thrown");
   }

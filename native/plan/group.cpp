@@ -3,10 +3,10 @@
 // one level therefore depend on each other only within a loop, and loops of one level are independent of each other.
 #include "plan/group.h"
 
-#include <ATen/TensorIterator.h>
-
 #include <algorithm>
 #include <map>
+
+#include "common/parallel.h"
 
 namespace ae {
 namespace {
@@ -232,12 +232,7 @@ class Grouper {
         return false;
       }
     }
-    constexpr int64_t grain = at::internal::GRAIN_SIZE;
-    if (threads_ == 1 || group.numel < grain) {
-      return true;
-    }
-    int64_t shares = std::min<int64_t>(threads_, (group.numel + grain - 1) / grain);
-    return (group.numel + shares - 1) / shares % inner == 0;
+    return thread_share(group.numel, threads_) % inner == 0;
   }
 
   const PlanInput& input_;

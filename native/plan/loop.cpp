@@ -9,6 +9,7 @@
 #include "common/parallel.h"
 
 namespace ae {
+
 bool same_values(const Access& access, const std::byte* a, const std::byte* b) {
   int64_t numel = access.numel();
   auto item = static_cast<size_t>(access.item);

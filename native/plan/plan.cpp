@@ -487,8 +487,7 @@ void assign_memory(Plan& plan, const PlanInput& input) {
       case Plan::Memory::Arena:
         requests.push_back({slot, input.slots[slot].bytes, first[slot], last[slot]});
         for (const auto& tiles : plan.tiles) { // all rows of what they touch are under way at one time
-          auto is_slot = [slot](const Tiles::Inside& inside) { return inside.slot == slot; };
-          if (std::any_of(tiles.inside.begin(), tiles.inside.end(), is_slot)) {
+          if (tiles.is_inside(slot)) {
             continue; // its memory here is for the units run one by one
           }
           uint32_t end = tiles.first + tiles.count - 1;

@@ -1,11 +1,10 @@
 #include "plan/tiles.h"
 
-#include <ATen/TensorIterator.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
 
+#include "common/parallel.h"
 #include "common/policy.h"
 #include "plan/plan.h"
 #include "plan/row_form.h"
@@ -30,11 +29,6 @@ struct Touch {
 struct Found {
   std::vector<Touch> touches;
   std::vector<Access> results;
-  int64_t fewest = 1; // rows at a time that are worth a call
-  int64_t align = 1;
-  bool product = false;
-  int64_t summed = 0; // elements, if it is the sum of all
-  bool tails = false;
 };
 
 // The loop's operands, its iteration space cut into `rows` equal parts, outermost first.
@@ -83,17 +77,8 @@ bool loop_touches(const Loop& loop, int64_t rows, std::vector<Touch>& touches) {
   return true;
 }
 
-bool step_touches(const Node& node, int64_t rows, Found& found) {
-  auto form = row_form(node);
-  if (!form || form->rows % rows != 0) {
-    return false;
-  }
-  int64_t each = form->rows / rows;
-  found.fewest = (form->fewest + each - 1) / each;
-  found.align = form->align / std::gcd(form->align, each);
-  found.product = form->product;
-  found.summed = form->sum ? form->rows : 0;
-  found.tails = form->tails;
+// The step's operands, `each` of its own rows being one.
+void step_touches(const Node& node, const RowForm& form, int64_t each, Found& found) {
   auto add = [&](uint32_t slot, c10::ScalarType type, int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                  const Rows& as, bool written) {
     auto access = make_access(slot, type, offset, sizes, strides, sizes);
@@ -102,7 +87,7 @@ bool step_touches(const Node& node, int64_t rows, Found& found) {
     touch.read = !written;
     touch.written = written;
     touch.rows = as.lead != Rows::kWhole;
-    touch.at_end = written && form->sum;
+    touch.at_end = written && form.sum;
     touch.begin = access.begin;
     touch.step = as.step * each * access.item;
     touch.extent = (each - 1) * as.step * access.item + access.item;
@@ -114,19 +99,18 @@ bool step_touches(const Node& node, int64_t rows, Found& found) {
       found.results.push_back(std::move(access));
     }
   };
-  for (size_t i = 0; i < form->arguments.size(); ++i) {
+  for (size_t i = 0; i < form.arguments.size(); ++i) {
     const Leaf& leaf = node.leaves[i];
     if (leaf.kind == LeafKind::Tensor) {
       const int64_t* words = node.words.data() + leaf.at;
       add(leaf.slot, static_cast<c10::ScalarType>(leaf.dtype), leaf.value, {words, leaf.dim}, {words + leaf.dim, leaf.dim},
-          form->arguments[i], false);
+          form.arguments[i], false);
     }
   }
-  for (size_t i = 0; i < form->outputs.size(); ++i) {
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
     const Output& output = node.outputs[i];
-    add(output.slot, output.dtype.toScalarType(), output.offset, output.sizes, output.strides, form->outputs[i], true);
+    add(output.slot, output.dtype.toScalarType(), output.offset, output.sizes, output.strides, form.outputs[i], true);
   }
-  return true;
 }
 
 class Finder {
@@ -141,10 +125,14 @@ class Finder {
       for (uint32_t step : unit.steps) {
         input.steps[step]->each_slot(touch);
       }
+      forms_.push_back(unit.loops.empty() ? row_form(node_of(u)) : std::nullopt);
     }
   }
 
   void run() {
+    if (!any_large()) {
+      return;
+    }
     for (uint32_t u = 0; u + 1 < plan_.units.size();) {
       auto tiles = from(u);
       u += tiles ? tiles->count : 1;
@@ -156,13 +144,39 @@ class Finder {
   }
 
  private:
+  // Whether anything is written that is large enough to be passed on in blocks. Its rows span all but the gap after the last,
+  // so at least half of what they take together.
+  bool any_large() const {
+    int64_t large = policy(Policy::TileFromBytes) / 2;
+    for (uint32_t u = 0; u < plan_.units.size(); ++u) {
+      for (const auto& loop : plan_.units[u].loops) {
+        for (const auto& store : loop.stores) {
+          if (store.end() - store.begin >= large) {
+            return true;
+          }
+        }
+      }
+      if (forms_[u]) {
+        for (const auto& output : node_of(u).outputs) {
+          if (static_cast<int64_t>(output.nbytes) >= large) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  // Of a unit that is one step.
+  const Node& node_of(uint32_t u) const {
+    return *input_.steps[plan_.units[u].steps[0]];
+  }
+
   // The numbers of its products may not change.
   void guard(const Tiles& tiles) {
     for (uint32_t u = tiles.first; u < tiles.first + tiles.count; ++u) {
-      const auto& unit = plan_.units[u];
-      auto form = unit.loops.empty() ? row_form(*input_.steps[unit.steps[0]]) : std::nullopt;
-      if (form && form->product) {
-        for (const auto& leaf : input_.steps[unit.steps[0]]->leaves) {
+      if (forms_[u] && forms_[u]->product) {
+        for (const auto& leaf : node_of(u).leaves) {
           if (leaf.kind == LeafKind::Number) {
             plan_.guards.push_back({leaf.at, (*input_.numbers.values)[leaf.at]});
           }
@@ -172,13 +186,12 @@ class Finder {
   }
 
   // How many rows the unit keeps apart at most; 1: none.
-  int64_t most_rows(const Plan::Unit& unit) const {
-    if (unit.loops.empty()) {
-      auto form = row_form(*input_.steps[unit.steps[0]]);
-      return form ? form->rows : 1;
+  int64_t most_rows(uint32_t u) const {
+    if (plan_.units[u].loops.empty()) {
+      return forms_[u] ? forms_[u]->rows : 1;
     }
     int64_t rows = 0;
-    for (const auto& loop : unit.loops) {
+    for (const auto& loop : plan_.units[u].loops) {
       rows = std::gcd(rows, loop.numel);
     }
     return rows;
@@ -188,7 +201,7 @@ class Finder {
     std::optional<Tiles> best;
     int64_t rows = 0;
     for (uint32_t u = first; u < plan_.units.size(); ++u) {
-      rows = std::gcd(rows, most_rows(plan_.units[u]));
+      rows = std::gcd(rows, most_rows(u));
       if (rows < kFewestRows) {
         break;
       }
@@ -215,8 +228,9 @@ class Finder {
       int64_t step = 0, begin = 0, end = 0;
     };
     std::map<uint32_t, Use> uses;
-    Found all;
-    int64_t cut = 1, summed = 0;
+    std::vector<Access> results;
+    bool product = false;
+    int64_t cut = 1, fewest = 1, summed = 0;
     good = false;
     for (uint32_t u = first; u < end; ++u) {
       const auto& unit = plan_.units[u];
@@ -227,8 +241,17 @@ class Finder {
         }
         found.results.insert(found.results.end(), loop.stores.begin(), loop.stores.end());
       }
-      if (unit.loops.empty() && !step_touches(*input_.steps[unit.steps[0]], rows, found)) {
-        return std::nullopt;
+      if (const auto& form = forms_[u]) {
+        int64_t each = form->rows / rows;
+        if ((form->tails && plan_.threads > 1) || (form->product && !plain_product(node_of(u))) ||
+            (form->sum && summed > 0 && summed != form->rows)) {
+          return std::nullopt;
+        }
+        step_touches(node_of(u), *form, each, found);
+        fewest = std::max(fewest, (form->fewest + each - 1) / each);
+        cut = std::lcm(cut, form->align / std::gcd(form->align, each));
+        product = product || form->product;
+        summed = form->sum ? form->rows : summed;
       }
       for (bool write : {false, true}) { // a unit reads before it writes
         for (const auto& touch : found.touches) {
@@ -256,19 +279,7 @@ class Finder {
           }
         }
       }
-      all.fewest = std::max(all.fewest, found.fewest);
-      cut = std::lcm(cut, found.align);
-      all.product |= found.product;
-      if ((found.tails && plan_.threads > 1) || (found.product && !plain_product(*input_.steps[unit.steps[0]]))) {
-        return std::nullopt;
-      }
-      if (found.summed > 0) {
-        if (summed > 0 && summed != found.summed) {
-          return std::nullopt;
-        }
-        summed = found.summed;
-      }
-      all.results.insert(all.results.end(), found.results.begin(), found.results.end());
+      results.insert(results.end(), found.results.begin(), found.results.end());
     }
     int64_t bytes = 0; // a row
     bool of_use = false;
@@ -286,8 +297,8 @@ class Finder {
       }
       bytes += use.rows ? use.step : 0;
     }
-    int64_t most = policy(Policy::TileBytes) * (all.product ? kProductShare : 1);
-    if (bytes == 0 || bytes * std::max(all.fewest, cut) > most) {
+    int64_t most = policy(Policy::TileBytes) * (product ? kProductShare : 1);
+    if (bytes == 0 || bytes * std::max(fewest, cut) > most) {
       return std::nullopt;
     }
     good = true;
@@ -297,7 +308,7 @@ class Finder {
     tiles.rows = rows;
     tiles.lanes = plan_.threads;
     tiles.block = std::min(most / bytes, rows / 2 / plan_.threads) / cut * cut;
-    if (!of_use || tiles.block < all.fewest) {
+    if (!of_use || tiles.block < fewest) {
       return std::nullopt;
     }
     auto up = [cut](int64_t n) { return (n + cut - 1) / cut * cut; };
@@ -309,29 +320,30 @@ class Finder {
     };
     even();
     if (summed > 0) { // each thread adds up the share that ATen gives it
-      constexpr int64_t grain = at::internal::GRAIN_SIZE;
-      int64_t each = summed / rows;
-      tiles.lanes = summed < grain ? 1 : std::min<int64_t>(plan_.threads, (summed + grain - 1) / grain);
-      tiles.share = (summed + tiles.lanes - 1) / tiles.lanes / each;
+      int64_t each = summed / rows, share = thread_share(summed, plan_.threads);
+      tiles.lanes = (summed + share - 1) / share;
+      tiles.share = share / each;
       if (tiles.lanes > 1 && (tiles.share * each * tiles.lanes < summed || tiles.share % cut != 0)) {
         return std::nullopt;
       }
       even();
     }
     for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
-      int64_t rest = std::clamp<int64_t>(rows - lane * tiles.share, 0, tiles.share) % tiles.block;
-      if (rest > 0 && rest < all.fewest) {
+      int64_t rest = tiles.rest_of_lane(lane);
+      if (rest > 0 && rest < fewest) {
         return std::nullopt;
       }
     }
-    for (auto& access : all.results) {
-      bool dead = plan_.memory[access.slot] == Plan::Memory::Arena && last_[access.slot] < end && first_.at(access.slot) >= first;
-      if (!dead) {
+    auto dies_inside = [&](uint32_t slot) {
+      return plan_.memory[slot] == Plan::Memory::Arena && first_.at(slot) >= first && last_[slot] < end;
+    };
+    for (auto& access : results) {
+      if (!dies_inside(access.slot)) {
         tiles.results.push_back(std::move(access));
       }
     }
     for (const auto& [slot, use] : uses) {
-      if (use.written && plan_.memory[slot] == Plan::Memory::Arena && last_[slot] < end && first_.at(slot) >= first) {
+      if (use.written && dies_inside(slot)) {
         tiles.inside.push_back({slot, use.step, tiles.scratch_bytes});
         tiles.scratch_bytes += static_cast<size_t>((use.begin + tiles.lanes * tiles.block * use.step + kLine - 1) / kLine * kLine);
       }
@@ -361,17 +373,14 @@ class Finder {
     }
     int64_t within = loop.numel / rows;
     cut = std::lcm(cut, vector / std::gcd(vector, within));
-    constexpr int64_t grain = at::internal::GRAIN_SIZE;
-    if (plan_.threads == 1 || loop.numel < grain) {
-      return true;
-    }
-    int64_t shares = std::min<int64_t>(plan_.threads, (loop.numel + grain - 1) / grain);
-    return (loop.numel + shares - 1) / shares % vector == 0;
+    int64_t share = thread_share(loop.numel, plan_.threads);
+    return share == loop.numel || share % vector == 0;
   }
 
   Plan& plan_;
   const PlanInput& input_;
-  std::vector<uint32_t> last_; // unit, by slot
+  std::vector<std::optional<RowForm>> forms_; // by unit, of those that are one step
+  std::vector<uint32_t> last_;                // unit, by slot
   std::map<uint32_t, uint32_t> first_;
 };
 

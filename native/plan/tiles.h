@@ -5,9 +5,11 @@
 // order of rows is free, and each row is computed by the same kernels from the same numbers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/access.h"
@@ -23,6 +25,17 @@ struct Tiles {
   enum class Stage : uint8_t { New, Timed, Used, Refused };
 
   const char* stage_name() const;
+  // The rows of a lane, and of its last block if that is shorter than the others, else 0.
+  std::pair<int64_t, int64_t> rows_of_lane(int64_t lane) const {
+    return {std::min(lane * share, rows), std::min((lane + 1) * share, rows)};
+  }
+  int64_t rest_of_lane(int64_t lane) const {
+    auto [begin, end] = rows_of_lane(lane);
+    return (end - begin) % block;
+  }
+  bool is_inside(uint32_t slot) const {
+    return std::any_of(inside.begin(), inside.end(), [slot](const Inside& i) { return i.slot == slot; });
+  }
 
   uint32_t first = 0, count = 0; // units
   int64_t rows = 0;

@@ -109,8 +109,7 @@ std::string verify(const Plan& plan, const PlanInput& input) {
   }
   for (auto& [slot, life] : lives) { // all rows of what tiles touch are under way at one time
     for (const auto& tiles : plan.tiles) {
-      bool inside = std::any_of(tiles.inside.begin(), tiles.inside.end(), [&](const auto& i) { return i.slot == life.slot; });
-      if (!inside && life.first < tiles.first + tiles.count && life.last >= tiles.first) {
+      if (!tiles.is_inside(slot) && life.first < tiles.first + tiles.count && life.last >= tiles.first) {
         auto end = plan.arena_offset[slot] + static_cast<int64_t>(input.slots[slot].bytes);
         if (plan.memory[slot] == Plan::Memory::Arena && plan.arena_offset[slot] < tiles.scratch + int64_t(tiles.scratch_bytes) &&
             tiles.scratch < end) {

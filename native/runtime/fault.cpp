@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "common/error.h"
+
 namespace ae {
 
 Fault::Fault(const char* op, const std::exception& error) {
@@ -17,8 +19,7 @@ Fault::Fault(const char* op, const std::exception& error) {
   } else if (is(static_cast<const c10::NotImplementedError*>(nullptr))) {
     kind_ = Kind::NotImplemented;
   }
-  const auto* known = dynamic_cast<const c10::Error*>(&error);
-  message_ = std::string(op) + " failed when its recorded region ran: " + (known ? known->what_without_backtrace() : error.what());
+  message_ = std::string(op) + " failed when its recorded region ran: " + message_of(error);
 }
 
 void Fault::raise() const {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/error.h"
 #include "device/device.h"
 #include "runtime/fragment.h"
 #include "runtime/stats.h"
@@ -11,11 +12,6 @@ namespace ae {
 namespace {
 
 constexpr uint32_t kTimings = 3; // of each way, after the comparison
-
-std::string what(const std::exception& error) {
-  const auto* known = dynamic_cast<const c10::Error*>(&error);
-  return known ? known->what_without_backtrace() : error.what();
-}
 
 } // namespace
 
@@ -45,7 +41,7 @@ void Fragment::run_tiles(Tiles& tiles, Plan& plan, Region& region, std::shared_p
       return units();
     } catch (const std::exception& error) {
       tiles.stage = Tiles::Stage::Refused;
-      tiles.why = what(error);
+      tiles.why = message_of(error);
       return units();
     }
     tiles.ns = std::min(tiles.ns, now_ns() - start);
@@ -117,7 +113,7 @@ void Fragment::try_blocks(Tiles& tiles, Plan& plan, Region& region) {
   } catch (const std::exception& error) {
     same = false;
     tiles.stage = Tiles::Stage::Refused;
-    tiles.why = what(error);
+    tiles.why = message_of(error);
   }
   if (!same) {
     for (const auto& r : results) {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <string_view>
 
+#include "codegen/program.h"
+
 namespace ae {
 namespace {
 
@@ -22,7 +24,6 @@ template <class T>
 void exp_of_masked(int count, const T* from, T* to) {
   using Vm = void (*)(int, const T*, T*, int64_t);
   static const auto vm = reinterpret_cast<Vm>(torch_routine(sizeof(T) == 4 ? "vmsExp" : "vmdExp"));
-  constexpr int64_t kMode = 1310978; // as codegen/emit.cpp has it
   constexpr int kSome = 256;
   constexpr T masked = -std::numeric_limits<T>::infinity();
   T values[kSome];
@@ -33,7 +34,7 @@ void exp_of_masked(int count, const T* from, T* to) {
       found += from[at + i] == masked;
     }
     if (found == 0) {
-      vm(some, from + at, to + at, kMode);
+      vm(some, from + at, to + at, codegen::kVmMode);
       continue;
     }
     if (found == some) {
@@ -44,7 +45,7 @@ void exp_of_masked(int count, const T* from, T* to) {
       values[i] = from[at + i] == masked ? T(0) : from[at + i];
     }
     T results[kSome];
-    vm(some, values, results, kMode);
+    vm(some, values, results, codegen::kVmMode);
     for (int i = 0; i < some; ++i) {
       to[at + i] = from[at + i] == masked ? T(0) : results[i];
     }

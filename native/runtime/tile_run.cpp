@@ -1,13 +1,13 @@
 #include "runtime/tile_run.h"
 
-#include <algorithm>
-#include <cmath>
-#include <set>
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "common/parallel.h"
 #include "device/device.h"
@@ -34,12 +34,33 @@ at::Tensor noise_like(const at::Tensor& tensor, uint64_t state) {
   return noise.to(tensor.scalar_type()).as_strided(tensor.sizes(), tensor.strides());
 }
 
-// So many rows of it from `first` on, its leading dimensions being one.
+// So many rows of a tensor, its leading dimensions being one.
+struct RowView {
+  RowView(const at::Tensor& whole, const Rows& as, int64_t rows) : sizes{rows}, strides{as.step} {
+    sizes.append(whole.sizes().begin() + as.lead, whole.sizes().end());
+    strides.append(whole.strides().begin() + as.lead, whole.strides().end());
+  }
+  c10::SmallVector<int64_t, 5> sizes, strides;
+};
+
+// ... from `first` on.
 at::Tensor rows_of(const at::Tensor& whole, const Rows& as, int64_t first, int64_t rows) {
-  c10::SmallVector<int64_t, 5> sizes{rows}, strides{as.step};
-  sizes.append(whole.sizes().begin() + as.lead, whole.sizes().end());
-  strides.append(whole.strides().begin() + as.lead, whole.strides().end());
-  return whole.as_strided(sizes, strides, whole.storage_offset() + first * as.step);
+  RowView view(whole, as, rows);
+  return whole.as_strided(view.sizes, view.strides, whole.storage_offset() + first * as.step);
+}
+
+// Calls f(lane) for each, on ATen's threads where they are several.
+template <class F>
+void on_lanes(int64_t lanes, const F& f) {
+  if (lanes == 1) {
+    return f(0);
+  }
+  on_threads(lanes, 1, [&](int64_t first, int64_t last) {
+    BelowEverything below;
+    for (int64_t lane = first; lane < last; ++lane) {
+      f(lane);
+    }
+  });
 }
 
 // A kernel may treat few rows in another way than many: products end in another routine, and where a loop over rows is
@@ -83,16 +104,12 @@ void require_same_rows(const TileStep& step, const RowForm& form, const Tiles& t
   }
   call(0, form.rows, expected);
   int64_t each = form.rows / tiles.rows;
-  auto by_blocks = [&](int64_t first, int64_t last) {
-    BelowEverything below;
-    for (int64_t lane = first; lane < last; ++lane) {
-      int64_t end = std::min((lane + 1) * tiles.share, tiles.rows);
-      for (int64_t row = lane * tiles.share; row < end; row += tiles.block) {
-        call(row * each, std::min(tiles.block, end - row) * each, found);
-      }
+  on_lanes(tiles.lanes, [&](int64_t lane) {
+    auto [begin, end] = tiles.rows_of_lane(lane);
+    for (int64_t row = begin; row < end; row += tiles.block) {
+      call(row * each, std::min(tiles.block, end - row) * each, found);
     }
-  };
-  tiles.lanes == 1 ? by_blocks(0, 1) : on_threads(tiles.lanes, 1, by_blocks);
+  });
   for (size_t i = 0; i < found.size(); ++i) {
     TORCH_CHECK(found[i].equal(expected[i]), "gives other bits for ", tiles.block * each, " rows than for ", form.rows);
   }
@@ -103,13 +120,10 @@ void require_same_rows(const TileStep& step, const RowForm& form, const Tiles& t
 TileRun::TileRun(const Tiles& tiles, const Plan& plan, const std::function<TileStep(uint32_t)>& step) {
   std::set<int64_t> sizes{tiles.block}; // of blocks, in rows
   for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
-    int64_t rest = std::clamp<int64_t>(tiles.rows - lane * tiles.share, 0, tiles.share) % tiles.block;
-    if (rest > 0) {
+    lanes_.emplace_back(tiles.count);
+    if (int64_t rest = tiles.rest_of_lane(lane); rest > 0) {
       sizes.insert(rest);
     }
-  }
-  for (int64_t lane = 0; lane < tiles.lanes; ++lane) {
-    lanes_.emplace_back(tiles.count);
   }
   for (uint32_t u = 0; u < tiles.count; ++u) {
     const auto& unit = plan.units[tiles.first + u];
@@ -148,15 +162,12 @@ std::unique_ptr<TileRun::Call> TileRun::make_call(const TileStep& step, const Ro
     }
     const at::Tensor whole = call->arguments[argument].toTensor();
     auto item = static_cast<int64_t>(whole.element_size());
-    auto lead = static_cast<size_t>(as.lead);
-    c10::SmallVector<int64_t, 5> sizes{each * rows}, strides{as.step};
-    sizes.append(whole.sizes().begin() + as.lead, whole.sizes().end());
-    strides.append(whole.strides().begin() + as.lead, whole.strides().end());
+    RowView view(whole, as, each * rows);
     auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), whole.storage().nbytes(),
                                                          c10::DataPtr(nullptr, c10::Device(c10::kCPU)), nullptr, false);
     call->pointers.push_back({storage.get(), slot, whole.storage_offset() * item, as.step * each * item});
     auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), kCpuKeys, whole.dtype());
-    impl->set_sizes_and_strides(sizes, strides, 0);
+    impl->set_sizes_and_strides(view.sizes, view.strides, 0);
     call->arguments[argument] = at::Tensor(std::move(impl));
   };
   const Node& node = *step.node;
@@ -175,20 +186,10 @@ std::unique_ptr<TileRun::Call> TileRun::make_call(const TileStep& step, const Ro
 
 void TileRun::run(const Tiles& tiles, const Plan& plan, const std::vector<std::byte*>& slots, std::byte* scratch,
                   std::vector<Parameter>& parameters) {
-  auto run_lane = [&](int64_t lane) {
-    run_rows(tiles, plan, static_cast<size_t>(lane), std::min(lane * tiles.share, tiles.rows),
-             std::min((lane + 1) * tiles.share, tiles.rows), slots, scratch, parameters);
-  };
-  if (tiles.lanes == 1) {
-    run_lane(0);
-  } else {
-    on_threads(tiles.lanes, 1, [&](int64_t first, int64_t last) {
-      BelowEverything below;
-      for (int64_t lane = first; lane < last; ++lane) {
-        run_lane(lane);
-      }
-    });
-  }
+  on_lanes(tiles.lanes, [&](int64_t lane) {
+    auto [begin, end] = tiles.rows_of_lane(lane);
+    run_rows(tiles, plan, static_cast<size_t>(lane), begin, end, slots, scratch, parameters);
+  });
   finish_sums(tiles, slots);
 }
 
