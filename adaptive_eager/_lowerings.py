@@ -10,6 +10,7 @@ from . import _native
 class Lowering:
     op: str  # without overload, in-place mark and foreach
     types: tuple[str, ...]
+    exact: bool  # one operation of IEEE 754 or none: bits that every processor gives
     cut: int | None  # elements in ATen's vector step, where results depend on how an array is cut
     array: str | None  # the routine on whole arrays that makes the result
     how: str

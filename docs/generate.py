@@ -43,6 +43,10 @@ Two NaNs count as equal; everything else is compared as bits, zeros with their s
   MKL's register tile a row is: it is cut at multiples of 192 rows, and otherwise stays whole. All the same each op is
   first called in one piece and in the blocks of the launch on numbers made for it, and stays whole if any bit differs.
   A sum of all elements is added up in the order of ATen's cascade, on several threads in ATen's shares.
+- **Other processors.** The table was compared with ATen's builds for x86: with AVX-512, with AVX2 and with neither.
+  ATen's build for another processor (aarch64 with NEON, say) contracts and cuts elsewhere. There a loop takes only the
+  rows that are one correctly rounded operation or none (*any* in the table), in `f32`, `f64` and integers; a test
+  compiles them for aarch64. All else is ATen's own kernel, op by op.
 - **The first launch is checked.** The first time that a loop runs, the kernels that it replaces run too, and their bits
   are compared (`compare_fused` in [the policy constants](environment.md)). A loop that differs is never used, and its
   ops run one by one.
@@ -106,7 +110,9 @@ def environment() -> str:
 def numerics() -> str:
     table = lowerings(everything=True)
     missing = without_lowering()
-    rows = ([_code(r.op), " ".join(r.types), str(r.cut or ""), _code(r.array or ""), r.how] for r in table)
+    rows = (
+        [_code(r.op), " ".join(r.types), str(r.cut or ""), _code(r.array or ""), "any" * r.exact, r.how] for r in table
+    )
     return "\n\n".join(
         (
             "# Numerics",
@@ -119,7 +125,7 @@ def numerics() -> str:
             "Types are those that are computed in. The cut is that of `f32` where it is admitted, without further"
             " arguments, on a machine with AVX-512, MKL and oneDNN; with AVX2 it is half as long where the kernel has"
             " an AVX-512 build. An array routine's name is that for `f32`.",
-            _table(("op", "types", "cut", "array routine", "how its bits were matched"), rows),
+            _table(("op", "types", "cut", "array routine", "processor", "how its bits were matched"), rows),
         )
     )
 

@@ -122,17 +122,17 @@ Ir Emitter::div(const Ir& a, const Ir& b) {
 }
 
 Ir Emitter::fma(const Ir& a, const Ir& b, const Ir& c) {
-  if (!is_float(a.type) || target_.level == Target::Level::Generic)
+  if (!is_float(a.type) || !target_.vectors())
     return add(mul(a, b), c);
   return intrinsic("fma", {a, b, c});
 }
 Ir Emitter::fnma(const Ir& a, const Ir& b, const Ir& c) {
-  if (!is_float(a.type) || target_.level == Target::Level::Generic)
+  if (!is_float(a.type) || !target_.vectors())
     return sub(c, mul(a, b));
   return intrinsic("fma", {neg(a), b, c});
 }
 Ir Emitter::fms(const Ir& a, const Ir& b, const Ir& c) {
-  if (!is_float(a.type) || target_.level == Target::Level::Generic)
+  if (!is_float(a.type) || !target_.vectors())
     return sub(mul(a, b), c);
   return intrinsic("fma", {a, b, neg(c)});
 }

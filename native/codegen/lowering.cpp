@@ -34,6 +34,9 @@ bool admitted(const Value& value, const Target& target) {
   const Lowering* row = value.lowering;
   if (row && row->promotion == Promotion::FloatOfInt && !is_float(value.type))
     return false; // such as a quotient of integers that is truncated
+  if (row && target.level == Target::Level::Other &&
+      (!row->exact || is_half(value.compute) || (row->promotion == Promotion::Result && !is_float(value.type))))
+    return false;
   return row && (row->types & bit(value.compute)) && (!row->accepts || row->accepts(value, target));
 }
 
@@ -55,7 +58,8 @@ std::string describe_lowerings(const Target& target) {
     }
     const uint32_t cut = row.cut ? row.cut(value, target) : 0;
     const char* array = row.array ? row.array(value, target) : nullptr;
-    out += "], \"cut\": " + (cut != 0 ? std::to_string(cut) : "null") + ", \"array\": ";
+    out += row.exact ? "], \"exact\": true" : "], \"exact\": false";
+    out += ", \"cut\": " + (cut != 0 ? std::to_string(cut) : "null") + ", \"array\": ";
     array ? append_json(out, array) : void(out += "null");
     out += ", \"how\": ";
     append_json(out, row.how);

@@ -30,6 +30,9 @@ struct Lowering {
       op; // base name, without overload, in-place mark and foreach: "add" is add.Tensor, add_.Tensor, _foreach_add.Scalar, ...
   Promotion promotion = Promotion::Common;
   Types types = 0; // compute types that are admitted on the target
+  // One correctly rounded operation of IEEE 754 or none, so that every processor and compiler gives the same bits. Halves
+  // and conversions to integers are left out of it.
+  bool exact = false;
   // Arguments (a bit each) whose number belongs to the program: given as an Int where it is integral, else as a Text
   // ("-0.5"). And those that are left out (None) where they are the number 1.
   uint32_t fixed = 0, unit = 0;
@@ -56,7 +59,7 @@ const std::vector<Lowering>& lowerings();
 // Whether the value's op is admitted with these types and arguments on this target.
 bool admitted(const Value& value, const Target& target);
 
-// JSON: [{"op", "types", "cut", "array", "how"}], each row as it is on the target.
+// JSON: [{"op", "types", "exact", "cut", "array", "how"}], each row as it is on the target.
 std::string describe_lowerings(const Target& target);
 
 } // namespace ae::codegen

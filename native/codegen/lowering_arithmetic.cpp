@@ -33,9 +33,10 @@ void extreme_of(Emitter& e, const Value& v) {
 
 // With a factor, halves round the product in the tail only, and the tail of a sum with a number is not contracted.
 template <size_t other>
-bool add_accepts(const Value& v, const Target&) {
+bool add_accepts(const Value& v, const Target& target) {
   bool scaled = v.arguments.size() > 2 && v.arguments[2].kind != Argument::Kind::None;
-  return !scaled || !is_float(v.compute) || (!is_half(v.compute) && is_tensor(v, other));
+  bool known = target.level != Target::Level::Other && !is_half(v.compute) && is_tensor(v, other);
+  return !scaled || !is_float(v.compute) || known;
 }
 
 // Bounds that are tensors take `extreme`, with its cut: left out for floating types.
@@ -106,24 +107,28 @@ void add_arithmetic(Rows& rows) {
       {
           {.op = "add",
            .types = kAll,
+           .exact = true,
            .unit = 4,
            .accepts = add_accepts<1>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 0), e.arg(v, 1), false); },
            .how = "native/ufunc/add.h: self + alpha * other, contracted to one fma"},
           {.op = "sub",
            .types = kNumbers,
+           .exact = true,
            .unit = 4,
            .accepts = add_accepts<1>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 0), e.arg(v, 1), true); },
            .how = "BinaryOps.cpp sub: add with -alpha"},
           {.op = "rsub",
            .types = kNumbers,
+           .exact = true,
            .unit = 4,
            .accepts = add_accepts<0>,
            .emit = [](Emitter& e, const Value& v) { add_scaled(e, v, e.arg(v, 1), e.arg(v, 0), true); },
            .how = "BinaryOps.cpp rsub: sub with its operands swapped"},
           {.op = "mul",
            .types = kAll,
+           .exact = true,
            .emit =
                [](Emitter& e, const Value& v) {
                  e.set(v, v.compute == Type::Bool ? e.both(e.arg(v, 0), e.arg(v, 1)) : e.mul(e.arg(v, 0), e.opmath(v, 1)));
@@ -132,6 +137,7 @@ void add_arithmetic(Rows& rows) {
           {.op = "div",
            .promotion = Promotion::FloatOfInt,
            .types = kFloating,
+           .exact = true,
            .accepts = divides,
            .emit = divide,
            .how = "BinaryOpsKernel.cpp div_true_kernel, div_trunc_kernel"},
@@ -178,11 +184,24 @@ void add_arithmetic(Rows& rows) {
                },
            .how = "Activation.cpp hardtanh: clamp"},
           {.op = "relu", .types = kNumbers, .emit = relu, .how = "Activation.cpp relu: clamp_min(0)"},
-          {.op = "bitwise_and", .types = kIntegers | kBool, .emit = bitwise<kAnd>, .how = "BinaryOpsKernel.cpp bitwise_and_kernel"},
-          {.op = "bitwise_or", .types = kIntegers | kBool, .emit = bitwise<kOr>, .how = "BinaryOpsKernel.cpp bitwise_or_kernel"},
-          {.op = "bitwise_xor", .types = kIntegers | kBool, .emit = bitwise<kXor>, .how = "BinaryOpsKernel.cpp bitwise_xor_kernel"},
+          {.op = "bitwise_and",
+           .types = kIntegers | kBool,
+           .exact = true,
+           .emit = bitwise<kAnd>,
+           .how = "BinaryOpsKernel.cpp bitwise_and_kernel"},
+          {.op = "bitwise_or",
+           .types = kIntegers | kBool,
+           .exact = true,
+           .emit = bitwise<kOr>,
+           .how = "BinaryOpsKernel.cpp bitwise_or_kernel"},
+          {.op = "bitwise_xor",
+           .types = kIntegers | kBool,
+           .exact = true,
+           .emit = bitwise<kXor>,
+           .how = "BinaryOpsKernel.cpp bitwise_xor_kernel"},
           {.op = "bitwise_not",
            .types = kIntegers | kBool,
+           .exact = true,
            .emit =
                [](Emitter& e, const Value& v) {
                  e.set(v, v.compute == Type::Bool ? e.differ(e.arg(v, 0), e.number(Type::Bool, 1)) : e.invert(e.arg(v, 0)));
@@ -190,10 +209,12 @@ void add_arithmetic(Rows& rows) {
            .how = "UnaryOpsKernel.cpp bitwise_not_kernel"},
           {.op = "bitwise_left_shift",
            .types = kIntegers,
+           .exact = true,
            .emit = [](Emitter& e, const Value& v) { shift(e, v, true); },
            .how = "BinaryOpsKernel.cpp lshift_kernel"},
           {.op = "bitwise_right_shift",
            .types = kIntegers,
+           .exact = true,
            .emit = [](Emitter& e, const Value& v) { shift(e, v, false); },
            .how = "BinaryOpsKernel.cpp rshift_kernel"},
       });

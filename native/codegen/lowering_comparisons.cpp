@@ -43,45 +43,58 @@ void nan_to_num(Emitter& e, const Value& v) {
 } // namespace
 
 void add_comparisons(Rows& rows) {
-  rows.insert(rows.end(),
-              {
-                  {.op = "eq", .types = kAll, .emit = comparison<kEq>, .how = "BinaryOpsKernel.cpp eq_kernel"},
-                  {.op = "ne", .types = kAll, .emit = comparison<kNe>, .how = "BinaryOpsKernel.cpp ne_kernel"},
-                  {.op = "lt", .types = kAll, .emit = comparison<kLt>, .how = "BinaryOpsKernel.cpp lt_kernel"},
-                  {.op = "le", .types = kAll, .emit = comparison<kLe>, .how = "BinaryOpsKernel.cpp le_kernel"},
-                  {.op = "gt", .types = kAll, .emit = comparison<kGt>, .how = "BinaryOpsKernel.cpp gt_kernel"},
-                  {.op = "ge", .types = kAll, .emit = comparison<kGe>, .how = "BinaryOpsKernel.cpp ge_kernel"},
-                  {.op = "logical_and", .types = kAll, .emit = logical<kAnd>, .how = "BinaryOpsKernel.cpp logical_and_kernel"},
-                  {.op = "logical_or", .types = kAll, .emit = logical<kOr>, .how = "BinaryOpsKernel.cpp logical_or_kernel"},
-                  {.op = "logical_xor", .types = kAll, .emit = logical<kXor>, .how = "BinaryOpsKernel.cpp logical_xor_kernel"},
-                  {.op = "logical_not",
-                   .types = kAll,
-                   .emit = [](Emitter& e,
-                              const Value& v) { e.set(v, e.differ(e.convert(e.arg(v, 0), Type::Bool), e.number(Type::Bool, 1))); },
-                   .how = "UnaryOpsKernel.cpp logical_not_kernel"},
-                  {.op = "isnan",
-                   .types = kAll,
-                   .emit = [](Emitter& e,
-                              const Value& v) { e.set(v, is_float(v.compute) ? e.is_nan(e.arg(v, 0)) : e.number(Type::Bool, 0)); },
-                   .how = "TensorCompare.cpp isnan: self != self"},
-                  {.op = "isinf",
-                   .types = kAll,
-                   .emit =
-                       [](Emitter& e, const Value& v) {
-                         Ir a = e.arg(v, 0);
-                         e.set(v, is_float(a.type) ? e.compare("oeq", e.intrinsic("fabs", {a}),
-                                                               e.like(a, std::numeric_limits<double>::infinity()))
-                                                   : e.number(Type::Bool, 0));
-                       },
-                   .how = "TensorCompare.cpp isinf: abs(self) == inf"},
-                  {.op = "where", .types = kAll, .emit = where, .how = "TensorCompareKernel.cpp where_kernel_impl"},
-                  {.op = "masked_fill",
-                   .promotion = Promotion::First,
-                   .types = kAll,
-                   .emit = masked_fill,
-                   .how = "IndexKernel.cpp cpu_masked_fill_kernel"},
-                  {.op = "nan_to_num", .types = kAll, .emit = nan_to_num, .how = "UnaryOpsKernel.cpp nan_to_num_kernel"},
-              });
+  rows.insert(
+      rows.end(),
+      {
+          {.op = "eq", .types = kAll, .exact = true, .emit = comparison<kEq>, .how = "BinaryOpsKernel.cpp eq_kernel"},
+          {.op = "ne", .types = kAll, .exact = true, .emit = comparison<kNe>, .how = "BinaryOpsKernel.cpp ne_kernel"},
+          {.op = "lt", .types = kAll, .exact = true, .emit = comparison<kLt>, .how = "BinaryOpsKernel.cpp lt_kernel"},
+          {.op = "le", .types = kAll, .exact = true, .emit = comparison<kLe>, .how = "BinaryOpsKernel.cpp le_kernel"},
+          {.op = "gt", .types = kAll, .exact = true, .emit = comparison<kGt>, .how = "BinaryOpsKernel.cpp gt_kernel"},
+          {.op = "ge", .types = kAll, .exact = true, .emit = comparison<kGe>, .how = "BinaryOpsKernel.cpp ge_kernel"},
+          {.op = "logical_and",
+           .types = kAll,
+           .exact = true,
+           .emit = logical<kAnd>,
+           .how = "BinaryOpsKernel.cpp logical_and_kernel"},
+          {.op = "logical_or", .types = kAll, .exact = true, .emit = logical<kOr>, .how = "BinaryOpsKernel.cpp logical_or_kernel"},
+          {.op = "logical_xor",
+           .types = kAll,
+           .exact = true,
+           .emit = logical<kXor>,
+           .how = "BinaryOpsKernel.cpp logical_xor_kernel"},
+          {.op = "logical_not",
+           .types = kAll,
+           .exact = true,
+           .emit = [](Emitter& e,
+                      const Value& v) { e.set(v, e.differ(e.convert(e.arg(v, 0), Type::Bool), e.number(Type::Bool, 1))); },
+           .how = "UnaryOpsKernel.cpp logical_not_kernel"},
+          {.op = "isnan",
+           .types = kAll,
+           .exact = true,
+           .emit = [](Emitter& e,
+                      const Value& v) { e.set(v, is_float(v.compute) ? e.is_nan(e.arg(v, 0)) : e.number(Type::Bool, 0)); },
+           .how = "TensorCompare.cpp isnan: self != self"},
+          {.op = "isinf",
+           .types = kAll,
+           .exact = true,
+           .emit =
+               [](Emitter& e, const Value& v) {
+                 Ir a = e.arg(v, 0);
+                 e.set(v, is_float(a.type)
+                              ? e.compare("oeq", e.intrinsic("fabs", {a}), e.like(a, std::numeric_limits<double>::infinity()))
+                              : e.number(Type::Bool, 0));
+               },
+           .how = "TensorCompare.cpp isinf: abs(self) == inf"},
+          {.op = "where", .types = kAll, .exact = true, .emit = where, .how = "TensorCompareKernel.cpp where_kernel_impl"},
+          {.op = "masked_fill",
+           .promotion = Promotion::First,
+           .types = kAll,
+           .exact = true,
+           .emit = masked_fill,
+           .how = "IndexKernel.cpp cpu_masked_fill_kernel"},
+          {.op = "nan_to_num", .types = kAll, .emit = nan_to_num, .how = "UnaryOpsKernel.cpp nan_to_num_kernel"},
+      });
 }
 
 } // namespace ae::codegen

@@ -17,7 +17,7 @@ void constant(Emitter& e, const Value& v) {
 } // namespace
 
 void add_copies(Rows& rows) {
-  const Lowering row{.op = "", .promotion = Promotion::Result, .types = kAll};
+  const Lowering row{.op = "", .promotion = Promotion::Result, .types = kAll, .exact = true};
   auto add = [&](std::string_view op, decltype(row.emit) emit, const char* how) {
     Lowering copy = row;
     copy.op = op;

@@ -74,7 +74,12 @@ inline constexpr int64_t kVmMode = 1310978;
 
 // What ATen's kernels were chosen for on this machine: it fixes the bits of ops whose routines differ by it.
 struct Target {
-  enum class Level : uint8_t { Generic, Avx2, Avx512 } level = Level::Generic;
+  // ATen's builds of its kernels: another processor's than x86 (its bits were never compared: rows that are `exact`
+  // only), and x86's without and with vector extensions.
+  enum class Level : uint8_t { Other, Generic, Avx2, Avx512 } level = Level::Generic;
+  bool vectors() const {
+    return level > Level::Generic;
+  }
   bool mkl = false; // MKL's vector math is there and ATen calls it
   // The instructions that oneDNN's kernels use, each including those before.
   enum class Onednn : uint8_t { None, Avx2, Avx512, Avx512Bf16, Avx512Fp16 } onednn = Onednn::None;

@@ -32,7 +32,7 @@ inline uint32_t cut_narrow_floats(const Value& value, const Target& target) {
 
 // ATen's build without vector extensions takes other routines.
 inline bool has_vectors(const Value&, const Target& target) {
-  return target.level != Target::Level::Generic;
+  return target.vectors();
 }
 
 // Whether an argument is a tensor's value, not a number.

@@ -1,8 +1,8 @@
 #include "device/block_pool.h"
 
+#include "common/relax.h"
 #include "device/runtime.h"
 
-#include <immintrin.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -79,7 +79,7 @@ void SpinLock::wait() {
   for (int tries = 0; held_.exchange(true, std::memory_order_acquire); ++tries) {
     while (held_.load(std::memory_order_relaxed)) {
       if (++tries < 64) {
-        _mm_pause();
+        relax();
       } else {
         sched_yield();
       }

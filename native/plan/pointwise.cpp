@@ -517,10 +517,14 @@ codegen::Target::Onednn onednn_level() {
 const codegen::Target& codegen_target() {
   static const codegen::Target target = [] {
     codegen::Target t;
+#if defined(__x86_64__)
     std::string level = at::get_cpu_capability();
     t.level = level == "AVX512" ? codegen::Target::Level::Avx512
               : level == "AVX2" ? codegen::Target::Level::Avx2
                                 : codegen::Target::Level::Generic;
+#else
+    t.level = codegen::Target::Level::Other;
+#endif
     t.mkl = at::hasMKL();
     t.onednn = onednn_level();
     return t;

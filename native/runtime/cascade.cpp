@@ -16,7 +16,7 @@ namespace ae {
 template <class T>
 bool Cascade<T>::available() {
 #if defined(__x86_64__)
-  return codegen_target().level != codegen::Target::Level::Generic;
+  return codegen_target().vectors();
 #else
   return false;
 #endif

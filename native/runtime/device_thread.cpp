@@ -9,6 +9,7 @@
 #endif
 
 #include "common/gil.h"
+#include "common/relax.h"
 #include "recorder/recorder.h"
 #include "runtime/stats.h"
 
@@ -18,12 +19,6 @@ namespace {
 // How long a thread looks before it sleeps: as long as a host takes to record a long region, since waking a thread costs
 // both sides more than a short one.
 constexpr uint64_t kSpinNs = 300000;
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 // Flushing of denormals is a setting of the thread that calls torch.set_flush_denormal.
 unsigned float_control() {

@@ -332,7 +332,7 @@ bool read_images(const c10::IValue& value, Images& images, at::Tensor& to) {
 }
 
 bool avx2() {
-  return codegen_target().level != codegen::Target::Level::Generic;
+  return codegen_target().vectors();
 }
 
 } // namespace
